@@ -1,0 +1,108 @@
+"""Every knob once: default, unit, range and help. Flags and the configuration file come from here."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from engine.errors import SettingError
+
+
+def knob(
+    default: Any,
+    help: str,
+    *,
+    metavar: str = "",
+    low: float | None = None,
+    high: float | None = None,
+    choices: tuple[str, ...] = (),
+) -> Any:
+    """A dataclass field that carries its own help text and range."""
+    return dataclasses.field(
+        default=default,
+        metadata=dict(help=help, metavar=metavar, low=low, high=high, choices=choices),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """How a model is opened. One flag per field: `ctx` is `--ctx`."""
+
+    model: str = knob("", "GGUF file; without it, the bundled demo model", metavar="FILE")
+    device: str = knob("auto", "where the dense part runs", choices=("auto", "cpu", "cuda"))
+    budget: str = knob(
+        "auto",
+        "device memory: auto, a size such as 6GiB for everything, or a share such as 60%% of all "
+        "expert bytes",
+        metavar="B",
+    )
+    ram: str = knob("auto", "main memory for experts outside the device", metavar="R")
+    ctx: int = knob(
+        0, "tokens of context; 0: what the model was trained for, at most 32768",
+        metavar="N", low=0, high=1 << 20,
+    )
+    threads: int = knob(
+        0, "compute threads; 0: one per physical core", metavar="N", low=0, high=1024
+    )
+    isa: str = knob(
+        "auto", "instruction set of the kernels: auto or one that `stoker doctor` lists",
+        metavar="ISA",
+    )
+    chunk: int = knob(512, "prompt tokens per step", metavar="N", low=1, high=8192)
+    profile_dir: str = knob(
+        "", "folder of the routing profiles; empty: the data folder", metavar="DIR"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """How `stoker serve` listens."""
+
+    host: str = knob("127.0.0.1", "address to listen on", metavar="HOST")
+    port: int = knob(8437, "port to listen on; 0: any free one", metavar="N", low=0, high=65535)
+    token: str = knob("", "bearer token that every request must carry", metavar="T")
+
+
+def check(settings: Any) -> None:
+    """Raise SettingError, naming knob, value and range, unless every value is in its range."""
+    for field in dataclasses.fields(settings):
+        value, meta = getattr(settings, field.name), field.metadata
+        name = "--" + field.name.replace("_", "-")
+        if meta["choices"] and value not in meta["choices"]:
+            raise SettingError(f"{name} is {value!r}", f"Use one of {', '.join(meta['choices'])}")
+        if meta["low"] is not None and not meta["low"] <= value <= meta["high"]:
+            raise SettingError(
+                f"{name} is {value}", f"Use a number from {meta['low']} to {meta['high']}"
+            )
+
+
+_UNITS = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40,
+          "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40,
+          "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+
+
+def parse_bytes(text: str, name: str) -> int:
+    """Bytes of a size such as `6GiB`, `512 MB` or `1073741824`. Raises SettingError."""
+    number = text.strip().rstrip("BbIiKkMmGgTt ")
+    unit = text.strip()[len(number):].strip().upper()
+    try:
+        size = float(number) * _UNITS[unit]
+    except (ValueError, KeyError):
+        raise SettingError(f"{name} is {text!r}", "Give a size such as 6GiB or 800MiB") from None
+    if not 0 <= size < float(1 << 60):
+        raise SettingError(f"{name} is {text!r}", "Give a size between 0 and 2^60 bytes")
+    return int(size)
+
+
+def parse_share(text: str, name: str) -> float | None:
+    """The share of `30%` as 0.3; None when the text is no percentage. Raises SettingError."""
+    if not text.strip().endswith("%"):
+        return None
+    try:
+        share = float(text.strip()[:-1]) / 100
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise SettingError(f"{name} is {text!r}", "Give a share from 0% to 100%")
+    return share
