@@ -142,7 +142,7 @@ def open_gguf(path: str | os.PathLike[str]) -> GGUFFile:
 def _open_set(given: _Shard, count: int, open_shard: Callable[[Path], _Shard]) -> list[_Shard]:
     """All shards of the set that `given`, whichever of them it is, belongs to, in order."""
     claimed = shard_number(given.path)
-    if claimed is None or claimed[1] != count:
+    if claimed is None or claimed[1] != count or not 1 <= claimed[0] <= count:
         raise ModelFileError(
             f"{given.path.name}: the file is one of {count} shards, but its name does not say so, "
             f"expected NAME-0000N-of-{count:05d}.gguf",

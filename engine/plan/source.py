@@ -1,0 +1,129 @@
+"""What `build_plan` reads from: a GGUF that remembers which keys and tensors were asked for.
+
+At the end everything that nobody asked for is refused, because a key or a tensor that is silently
+ignored (a bias, a scale, a second norm) gives a model that runs and answers wrongly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+
+import numpy as np
+
+from engine.errors import ModelPlanError, UnsupportedModelError
+from engine.gguf.formats import FORMATS, Format
+from engine.gguf.reader import GGUFFile
+from engine.plan.families.family import Family
+from engine.plan.spec import TensorRef
+
+
+class PlanSource:
+    """Keys are written without the architecture prefix. Errors name the key or tensor."""
+
+    def __init__(self, file: GGUFFile) -> None:
+        self.file = file
+        self._prefix = file.architecture + "."
+        self._keys: set[str] = set()
+        self._tensors: set[str] = set()
+
+    def key(self, key: str) -> str:
+        """The full name of a key; from now on the key counts as used."""
+        self._keys.add(self._prefix + key)
+        return self._prefix + key
+
+    def has(self, key: str) -> bool:
+        return self.file.has(self.key(key))
+
+    def count(self, key: str, default: int | None = None) -> int:
+        """A positive integer."""
+        value = self.file.get_int(self.key(key), default)
+        return self._positive(key, value)
+
+    def counts(self, key: str, layers: int, default: tuple[int, ...] | None = None) -> list[int]:
+        """A positive integer per layer: an array of that length, or one number for all layers."""
+        full = self.key(key)
+        if default is not None and not self.file.has(full):
+            return list(default)
+        length = self.file.metadata.array_length(full)
+        if length is None:
+            return [self.count(key)] * layers
+        values = self.file.get_array(full)
+        if length != layers or not np.issubdtype(values.dtype, np.integer):
+            raise self.bad_key(key, f"an integer or an array of {layers} integers")
+        return [self._positive(key, int(value)) for value in values]
+
+    def number(self, key: str, default: float | None = None) -> float:
+        """A positive finite number."""
+        value = self.file.get_float(self.key(key), default)
+        if not (math.isfinite(value) and value > 0):
+            raise self.bad_key(key, "a positive number")
+        return value
+
+    def tensor(
+        self, name: str, shape: tuple[int, ...], formats: Collection[Format] = FORMATS.values()
+    ) -> TensorRef:
+        """The tensor `name` in the row-major `shape` and one of `formats`."""
+        self._tensors.add(name)
+        info = self.file.tensors.get(name)
+        if info is None:
+            raise ModelPlanError(f"{self.file.file_name}: tensor {name!r} is missing")
+        if info.shape != shape:
+            raise ModelPlanError(
+                f"{self.file.file_name}: tensor {name!r} has the shape {info.shape}, "
+                f"expected {shape}"
+            )
+        format_ = FORMATS.get(info.type_id)
+        if format_ is None or format_ not in formats:
+            names = ", ".join(f.name for f in formats)
+            raise UnsupportedModelError(
+                f"{self.file.file_name}: tensor {name!r} has the format {info.type_name}, which "
+                f"Stoker cannot run here, expected one of {names}",
+                "Choose another quantisation of the model, such as Q4_K_M or Q8_0",
+            )
+        return TensorRef(name, format_, info.shape, info.path, info.offset, info.nbytes)
+
+    def has_tensor(self, name: str) -> bool:
+        return name in self.file.tensors
+
+    def check_fixed(self, family: Family) -> None:
+        """Refuse keys whose value asks for something that the graph does not do."""
+        for key, allowed in family.fixed.items():
+            if not self.has(key):
+                continue
+            value = self.file.metadata[self.key(key)]
+            if not isinstance(value, bool | int | float | str) or value not in allowed:
+                expected = " or ".join(str(v) for v in allowed)
+                raise UnsupportedModelError(
+                    f"{self.file.file_name}: key {self.key(key)!r} is "
+                    f"{self.file.metadata.describe(self.key(key))}, Stoker implements {expected}"
+                )
+
+    def check_all_used(self, family: Family) -> None:
+        """Refuse what nobody asked for: it would change the answer, and is not implemented."""
+        for key in self.file.metadata:
+            short = key.removeprefix(self._prefix)
+            if short != key and key not in self._keys and short not in family.informative:
+                raise UnsupportedModelError(
+                    f"{self.file.file_name}: key {key!r} is {self.file.metadata.describe(key)}; "
+                    f"Stoker does not know this key of {family.architecture}, and ignoring it "
+                    "could change the answers"
+                )
+        for name in self.file.tensors:
+            if name not in self._tensors:
+                raise UnsupportedModelError(
+                    f"{self.file.file_name}: tensor {name!r} is none that {family.architecture} "
+                    "has, and ignoring it could change the answers"
+                )
+
+    def bad_key(self, key: str, expected: str) -> ModelPlanError:
+        full = self.key(key)
+        found = self.file.metadata.describe(full) if self.file.has(full) else "missing"
+        return ModelPlanError(
+            f"{self.file.file_name}: key {full!r} is {found}, expected {expected}"
+        )
+
+    def _positive(self, key: str, value: int) -> int:
+        if not 0 < value < 1 << 31:
+            raise self.bad_key(key, "a positive 32-bit number")
+        return value
