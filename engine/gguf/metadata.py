@@ -21,19 +21,19 @@ Value: TypeAlias = "bool | int | float | str | tuple[str, ...] | npt.NDArray[Any
 
 BOOL, STRING, ARRAY = 7, 8, 9
 
-# Value type number -> name in messages, struct code, numpy type.
-_SCALARS: dict[int, tuple[str, str, str]] = {
-    0: ("u8", "<B", "<u1"),
-    1: ("i8", "<b", "<i1"),
-    2: ("u16", "<H", "<u2"),
-    3: ("i16", "<h", "<i2"),
-    4: ("u32", "<I", "<u4"),
-    5: ("i32", "<i", "<i4"),
-    6: ("f32", "<f", "<f4"),
-    BOOL: ("bool", "<B", "<u1"),
-    10: ("u64", "<Q", "<u8"),
-    11: ("i64", "<q", "<i8"),
-    12: ("f64", "<d", "<f8"),
+# Value type number -> struct code, numpy type.
+_SCALARS: dict[int, tuple[str, str]] = {
+    0: ("<B", "<u1"),
+    1: ("<b", "<i1"),
+    2: ("<H", "<u2"),
+    3: ("<h", "<i2"),
+    4: ("<I", "<u4"),
+    5: ("<i", "<i4"),
+    6: ("<f", "<f4"),
+    BOOL: ("<B", "<u1"),
+    10: ("<Q", "<u8"),
+    11: ("<q", "<i8"),
+    12: ("<d", "<f8"),
 }
 
 MAX_KEYS = 1 << 20
@@ -51,10 +51,6 @@ class _Pending:
     element: int  # type of the elements of an array
     count: int  # elements of an array, bytes of a string
     start: int  # offset of the first element or byte
-
-
-def _type_name(type_id: int) -> str:
-    return "string" if type_id == STRING else _SCALARS[type_id][0]
 
 
 class Metadata(Mapping[str, Value]):
@@ -84,13 +80,16 @@ class Metadata(Mapping[str, Value]):
         return len(self._values)
 
     def describe(self, key: str) -> str:
-        """Type and value for a message: `u32 5`, `string "abc"`, `array of 12 string`."""
+        """Type and value for a message: `int 5`, `the string 'abc'`, `an array of 12 strings`."""
         value = self._values[key]
         if isinstance(value, _Pending) and value.type == ARRAY:
-            return f"an array of {value.count} {_type_name(value.element)}"
+            kind = "strings" if value.element == STRING else "numbers"
+            return f"an array of {value.count} {kind}"
         value = self[key]
         if isinstance(value, tuple | np.ndarray):
-            return f"an array of {len(value)} elements"
+            return (
+                f"an array of {len(value)} {'strings' if isinstance(value, tuple) else 'numbers'}"
+            )
         if isinstance(value, str):
             return f"the string {value[:60]!r}"
         return f"{type(value).__name__} {value}"
@@ -108,7 +107,7 @@ class Metadata(Mapping[str, Value]):
             return self._text(key, mapped[where.start : where.start + where.count])
         if where.element == STRING:
             return self._strings(key, where)
-        dtype = np.dtype(_SCALARS[where.element][2])
+        dtype = np.dtype(_SCALARS[where.element][1])
         raw = mapped[where.start : where.start + where.count * dtype.itemsize]
         array: npt.NDArray[Any] = np.frombuffer(raw, dtype)
         if where.element == BOOL:
@@ -165,7 +164,7 @@ def _value(cursor: Cursor, key: str) -> Value | _Pending:
         return _array(cursor, key)
     if type_id not in _SCALARS:
         raise cursor.error(f"key {key!r} has the unknown value type {type_id}, expected 0 to 12")
-    code = struct.Struct(_SCALARS[type_id][1])
+    code = struct.Struct(_SCALARS[type_id][0])
     value: bool | int | float = code.unpack_from(cursor.map, cursor.skip(code.size, what))[0]
     if type_id == BOOL:
         if value not in (0, 1):
@@ -201,7 +200,7 @@ def _array(cursor: Cursor, key: str) -> _Pending:
         start = cursor.at
         cursor.skip_strings(count, f"key {key!r}")
     elif element in _SCALARS:
-        width = np.dtype(_SCALARS[element][2]).itemsize
+        width = np.dtype(_SCALARS[element][1]).itemsize
         start = cursor.skip(_bounded(cursor, key, width * count), what)
     else:
         raise cursor.error(f"key {key!r} is an array of the unknown value type {element}")
@@ -252,9 +251,7 @@ class TypedMetadata:
             raise self._mismatch(key, "an array of strings")
         return value
 
-    def get_array(
-        self, key: str, default: npt.NDArray[Any] | None = None
-    ) -> npt.NDArray[Any]:
+    def get_array(self, key: str, default: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
         """A read-only one-dimensional array of numbers or bools, in the type of the file."""
         value = self._find(key, default, "an array of numbers")
         if not isinstance(value, np.ndarray):
