@@ -15,6 +15,8 @@ from engine.errors import ModelFileError
 _U32 = struct.Struct("<I")
 _U64 = struct.Struct("<Q")
 
+MAX_NAME = 256  # bytes of a key or tensor name
+
 
 class Cursor:
     """`at` is the offset of the next byte to read, `size` the length of the file in bytes."""
@@ -62,11 +64,18 @@ class Cursor:
         return struct.unpack_from(f"<{count}Q", self.map, self.skip(8 * count, what))
 
     def name(self, what: str) -> str:
-        """A length-prefixed string that identifies something: not empty, UTF-8, at most 64 KiB."""
+        """A length-prefixed string that identifies something: not empty, UTF-8, short.
+
+        ggml allows tensor names of 63 bytes and no file has longer keys than some 80; the bound
+        keeps a damaged length from swallowing half the file and quoting it in a message.
+        """
         start = self.at
         length = self.u64(f"the length of {what}")
-        if not 0 < length <= 65535:
-            raise self.error(f"{what} at byte {start} is {length} bytes long, expected 1 to 65535")
+        if not 0 < length <= MAX_NAME:
+            raise self.error(
+                f"{what} at byte {start} is {length} bytes long, expected 1 to {MAX_NAME}",
+                "The file is damaged",
+            )
         raw = self.map[self.skip(length, what) : self.at]
         try:
             return raw.decode("utf-8")
