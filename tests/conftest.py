@@ -12,6 +12,20 @@ import pytest
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def pytest_report_header() -> str:
+    """Size is a budget (see test_architecture.py): every run shows it."""
+
+    def lines(folder: str, *suffixes: str) -> str:
+        files = [p for suffix in suffixes for p in (ROOT / folder).rglob(f"*{suffix}")]
+        return f"{sum(file.read_bytes().count(10) for file in files):,}"
+
+    python = ", ".join(f"{name} {lines(name, '.py')}" for name in ("engine", "app", "tests"))
+    return f"lines: Python {python}; C++ {lines('engine', '.cpp', '.h')}"
+
+
 @pytest.fixture(scope="session", autouse=True)
 def own_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A home of the test run's own, for this process and its children."""
@@ -24,4 +38,4 @@ def own_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def root() -> Path:
     """The checkout."""
-    return Path(__file__).resolve().parent.parent
+    return ROOT
