@@ -56,6 +56,21 @@ class EngineSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ChatSettings:
+    """How an answer is sampled."""
+
+    temp: float = knob(0.7, "randomness; 0 always takes the likeliest token", metavar="T",
+                       low=0.0, high=5.0)
+    top_p: float = knob(0.95, "keep the likeliest tokens up to this probability", metavar="P",
+                        low=0.0, high=1.0)
+    seed: int = knob(0, "the same seed gives the same answer", metavar="N",
+                     low=0, high=(1 << 63) - 1)
+    max_tokens: int = knob(0, "longest answer; 0: until the context is full", metavar="N",
+                           low=0, high=1 << 20)
+    system: str = knob("", "system message", metavar="TEXT")
+
+
+@dataclass(frozen=True, slots=True)
 class ServerSettings:
     """How `stoker serve` listens."""
 

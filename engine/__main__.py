@@ -1,0 +1,194 @@
+"""The `stoker` command. Flags are generated from settings.py; each command is one small module."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from engine.config_file import read_config
+from engine.errors import StokerError
+from engine.paths import config_file
+from engine.settings import ChatSettings, EngineSettings, ServerSettings, check
+
+VERSION = "0.1.0"
+NOT_YET = ("simulate", "profile", "download")  # commands of the contract that later versions bring
+
+T = TypeVar("T")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code. Errors meant for the user are one line on stderr."""
+    args = _parser().parse_args(argv)
+    logging.basicConfig(format="stoker: %(message)s", level=logging.WARNING)
+    run: Callable[[argparse.Namespace], int] = args.run
+    try:
+        return run(args)
+    except StokerError as error:
+        print(f"stoker: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="stoker", description="Run large Mixture-of-Experts models on an ordinary PC."
+    )
+    parser.add_argument("--version", action="version", version=f"stoker {VERSION}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    chat = _command(commands, "chat", _chat, "talk to a model, or answer one prompt")
+    chat.add_argument("prompt", nargs="?", help="answer this and exit")
+    _add_flags(chat, EngineSettings, ChatSettings)
+    chat.add_argument("--json", action="store_true", help="print the answer as one JSON object")
+
+    serve = _command(commands, "serve", _serve, "serve the OpenAI dialect over HTTP")
+    _add_flags(serve, EngineSettings, ServerSettings)
+    serve.add_argument(
+        "--parent-pipe",
+        action="store_true",
+        help="read the token from standard input and stop when it ends",
+    )
+
+    for name, run, help_text in (
+        ("plan", _plan, "show how a memory budget divides"),
+        ("bench", _bench, "measure prompt and answer speed"),
+        ("logits", _logits, "write the logits of a text to a file"),
+    ):
+        command = _command(commands, name, run, help_text)
+        command.add_argument("file", nargs="?", metavar="MODEL", help="the same as --model")
+        _add_flags(command, EngineSettings)
+        if name != "logits":
+            command.add_argument("--json", action="store_true", help="print one JSON object")
+        if name == "bench":
+            for flag, default, text in (
+                ("prompt-tokens", 512, "tokens of the prompt"),
+                ("gen-tokens", 64, "tokens of the answer"),
+                ("depth", 0, "tokens that are in the context before"),
+                ("repeat", 3, "runs"),
+            ):
+                command.add_argument(
+                    f"--{flag}", type=int, default=default, metavar="N",
+                    help=f"{text} (default {default})",
+                )
+        if name == "logits":
+            what = command.add_mutually_exclusive_group(required=True)
+            what.add_argument("--tokens", metavar="1,2,3", help="token ids")
+            what.add_argument("--prompt", metavar="TEXT", help="text, tokenised as it is")
+            command.add_argument("--out", required=True, metavar="F.npy", help="file to write")
+
+    inspect = _command(commands, "inspect", _inspect, "list what a GGUF file holds")
+    inspect.add_argument("file", metavar="FILE")
+    inspect.add_argument("--json", action="store_true", help="print one JSON object")
+    doctor = _command(commands, "doctor", _doctor, "show what Stoker finds on this machine")
+    doctor.add_argument("--json", action="store_true", help="print one JSON object")
+
+    for name in NOT_YET:
+        later = _command(commands, name, _not_yet, "not in this version yet")
+        later.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+        later.set_defaults(name=name)
+    return parser
+
+
+def _command(
+    commands: Any, name: str, run: Callable[[argparse.Namespace], int], help_text: str
+) -> argparse.ArgumentParser:
+    command: argparse.ArgumentParser = commands.add_parser(
+        name, help=help_text, description=help_text
+    )
+    command.set_defaults(run=run)
+    return command
+
+
+def _add_flags(parser: argparse.ArgumentParser, *tables: type[Any]) -> None:
+    for table in tables:
+        for field in dataclasses.fields(table):
+            default = f" (default {field.default})" if field.default not in ("", 0) else ""
+            parser.add_argument(
+                "--" + field.name.replace("_", "-"),
+                type=type(field.default),
+                choices=field.metadata["choices"] or None,
+                metavar=field.metadata["metavar"] or None,
+                help=field.metadata["help"] + default,
+            )
+
+
+def _settings(args: argparse.Namespace, table: type[T]) -> T:
+    """Defaults, then the configuration file, then the flags; checked. Raises SettingError."""
+    config = read_config(config_file(), EngineSettings, ChatSettings, ServerSettings)
+    values = {}
+    for field in dataclasses.fields(table):  # type: ignore[arg-type]
+        given = getattr(args, field.name)
+        if given is None and field.name == "model":
+            given = getattr(args, "file", None)
+        if given is None:
+            given = config.get(field.name)
+        if given is not None:
+            values[field.name] = given
+    settings = table(**values)
+    check(settings)
+    return settings
+
+
+# Each command is imported when it runs: `stoker inspect` should not load what `serve` needs.
+
+
+def _chat(args: argparse.Namespace) -> int:
+    from engine.commands.chat import chat
+
+    return chat(_settings(args, EngineSettings), _settings(args, ChatSettings), args.prompt, args.json)
+
+
+def _serve(args: argparse.Namespace) -> int:
+    from engine.server.http import serve
+
+    serve(
+        _settings(args, EngineSettings),
+        _settings(args, ServerSettings),
+        parent_pipe=args.parent_pipe,
+    )
+    return 0
+
+
+def _plan(args: argparse.Namespace) -> int:
+    from engine.commands.plan import show_plan
+
+    return show_plan(_settings(args, EngineSettings), args.json)
+
+
+def _bench(args: argparse.Namespace) -> int:
+    from engine.bench.speed import Workload, bench
+
+    work = Workload(args.prompt_tokens, args.gen_tokens, args.depth, args.repeat)
+    return bench(_settings(args, EngineSettings), work, args.json)
+
+
+def _logits(args: argparse.Namespace) -> int:
+    from engine.commands.logits import write_logits
+
+    return write_logits(_settings(args, EngineSettings), args.tokens, args.prompt, args.out)
+
+
+def _inspect(args: argparse.Namespace) -> int:
+    from engine.commands.inspect import inspect
+
+    return inspect(args.file, args.json)
+
+
+def _doctor(args: argparse.Namespace) -> int:
+    from engine.commands.doctor import doctor
+
+    return doctor(args.json)
+
+
+def _not_yet(args: argparse.Namespace) -> int:
+    print(f"stoker: {args.name}: not yet in version {VERSION}", file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,118 @@
+"""`stoker bench`: prompt and answer speed of one model, as numbers for a table."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import statistics
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from engine.errors import SettingError
+from engine.open_model import Engine, open_model
+from engine.settings import EngineSettings
+from engine.tiers.hardware import peak_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Token counts of one run, and how many runs."""
+
+    prompt_tokens: int
+    gen_tokens: int
+    depth: int
+    repeat: int
+
+
+def bench(settings: EngineSettings, work: Workload, as_json: bool) -> int:
+    """Measure and print. Token ids are random but fixed; every run starts from an empty timeline.
+
+    prefill_tok_s: `prompt_tokens` read behind `depth` tokens; decode_tok_s: `gen_tokens` steps
+    behind both; ttft_s: the prompt, until the first token is chosen.
+    """
+    start = time.perf_counter()
+    engine = open_model(settings)
+    load_s = time.perf_counter() - start
+    try:
+        need = work.depth + work.prompt_tokens + work.gen_tokens
+        if not 0 < need <= engine.context_size or work.prompt_tokens < 1 or work.repeat < 1:
+            raise SettingError(
+                f"depth + prompt + answer are {need} tokens, {work.repeat} runs",
+                f"Use at least one prompt token and run, at most {engine.context_size} tokens "
+                "together, or a larger --ctx",
+            )
+        runs = [_run(engine, work, seed) for seed in range(work.repeat)]
+        result = _report(engine, load_s, runs)
+    finally:
+        engine.close()
+    if as_json:
+        print(json.dumps(result))
+    else:
+        for key, value in result.items():
+            if isinstance(value, list):
+                value = (f"{statistics.median(value):.2f} [{min(value):.2f}-{max(value):.2f}]"
+                         if value else "-")
+            print(f"{key:<24}{value}")
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    prefill_tok_s: float
+    decode_tok_s: float | None
+    ttft_s: float
+    moved_bytes: int
+    decoded: int
+
+
+def _run(engine: Engine, work: Workload, seed: int) -> _Run:
+    session, vocab = engine.session, engine.plan.vocab
+    rng = np.random.default_rng(seed)
+    prompt = rng.integers(0, vocab, work.depth + work.prompt_tokens).tolist()
+    session.tokens.clear()
+    for _ in session.read(prompt[: work.depth]):
+        pass
+    start = time.perf_counter()
+    for _ in session.read(prompt):
+        pass
+    token = int(session.logits.argmax())
+    ttft = time.perf_counter() - start
+    moved = engine.store.moved_bytes
+    start = time.perf_counter()
+    for _ in range(work.gen_tokens):
+        session.append(token)
+        token = int(session.logits.argmax())
+    spent = time.perf_counter() - start
+    return _Run(
+        work.prompt_tokens / ttft,
+        work.gen_tokens / spent if work.gen_tokens else None,
+        ttft,
+        engine.store.moved_bytes - moved,
+        work.gen_tokens,
+    )
+
+
+def _report(engine: Engine, load_s: float, runs: list[_Run]) -> dict[str, object]:
+    status = engine.budget()
+    resident = status.bytes.hot + status.bytes.warm
+    return {
+        "model": engine.info.name,
+        "arch": engine.info.architecture,
+        "device": "cpu",
+        "isa": engine.kernels.isa,
+        "threads": engine.kernels.threads,
+        "budget_bytes": status.budget,
+        "resident_bytes": resident,
+        "resident_fraction": round(resident / status.expert_bytes, 4),
+        "prefill_tok_s": [round(r.prefill_tok_s, 2) for r in runs],
+        "decode_tok_s": [round(r.decode_tok_s, 2) for r in runs if r.decode_tok_s is not None],
+        "ttft_s": [round(r.ttft_s, 4) for r in runs],
+        "load_s": round(load_s, 3),
+        "hits": dataclasses.asdict(engine.hits()),
+        "moved_bytes_per_token": sum(r.moved_bytes for r in runs)
+        // max(1, sum(r.decoded for r in runs)),
+        "peak_rss_bytes": peak_bytes(),
+        "peak_device_bytes": status.budget,
+    }

@@ -1,0 +1,100 @@
+"""`stoker chat`: a conversation in the terminal, or one answer."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from typing import Any
+
+from engine.decode.sampler import SamplingParams
+from engine.errors import PromptTooLongError, StokerError
+from engine.open_model import Engine, open_model
+from engine.settings import ChatSettings, EngineSettings
+from engine.text.generate import Finished, GenerationRequest, TextDelta
+
+Messages = list[dict[str, Any]]
+
+
+def chat(settings: EngineSettings, sampling: ChatSettings, prompt: str | None, as_json: bool) -> int:
+    """Answer `prompt` and return, or talk until the input ends. The exit code."""
+    engine = open_model(settings, _show_progress if sys.stderr.isatty() else lambda *_: None)
+    messages: Messages = []
+    if sampling.system:
+        messages.append({"role": "system", "content": sampling.system})
+    try:
+        if prompt is not None:
+            messages.append({"role": "user", "content": prompt})
+            _answer(engine, sampling, messages, as_json)
+        else:
+            _talk(engine, sampling, messages)
+    finally:
+        engine.close()
+    return 0
+
+
+def _talk(engine: Engine, sampling: ChatSettings, messages: Messages) -> None:
+    print(f"{engine.info.name}. Empty line or Ctrl+D ends, /new starts afresh.", file=sys.stderr)
+    start = list(messages)
+    while True:
+        try:
+            text = input("> ").strip()
+        except EOFError:
+            print()
+            return
+        if not text:
+            return
+        if text == "/new":
+            messages[:] = start
+            continue
+        messages.append({"role": "user", "content": text})
+        try:
+            _answer(engine, sampling, messages, as_json=False)
+        except PromptTooLongError as error:
+            messages.pop()
+            print(f"stoker: {error} /new starts afresh.", file=sys.stderr)
+        except StokerError as error:
+            messages.pop()
+            print(f"stoker: {error}", file=sys.stderr)
+
+
+def _answer(engine: Engine, sampling: ChatSettings, messages: Messages, as_json: bool) -> None:
+    """Stream the answer to standard output and append it to `messages`. Ctrl+C stops it."""
+    prompt = engine.tokenizer.encode_prompt(engine.template.render(messages))
+    request = GenerationRequest(
+        tuple(prompt),
+        SamplingParams(temperature=sampling.temp, top_p=sampling.top_p, seed=sampling.seed),
+        sampling.max_tokens or None,
+    )
+    cancel = threading.Event()
+    text = ""
+    events = engine.generate(request, cancel)
+    finished: Finished | None = None
+    while finished is None:
+        try:
+            event = next(events)
+        except KeyboardInterrupt:
+            # Python closed the generator with the interrupt: keep what was said so far.
+            break
+        if isinstance(event, TextDelta):
+            text += event.text
+            if not as_json:
+                print(event.text, end="", flush=True)
+        elif isinstance(event, Finished):
+            finished = event
+    if as_json and finished is not None:
+        print(json.dumps({
+            "text": text,
+            "finish_reason": finished.reason,
+            "prompt_tokens": finished.prompt_tokens,
+            "answer_tokens": finished.answer_tokens,
+        }))
+    elif not as_json:
+        print()
+    messages.append({"role": "assistant", "content": text})
+
+
+def _show_progress(phase: str, done: int, total: int) -> None:
+    share = f" {done / total:4.0%} of {total / 1e6:,.0f} MB" if total else ""
+    end = "\r" if done < total or not total else "\r\033[K"
+    print(f"\r\033[Kloading {phase}{share}", end=end, file=sys.stderr, flush=True)

@@ -1,0 +1,65 @@
+"""One timeline: the tokens whose keys and values the model holds, and how a prompt joins them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.errors import PromptTooLongError
+from engine.model.transformer import Transformer
+
+
+class Session:
+    """The running conversation of one model. `tokens` are those in the cache, in order."""
+
+    def __init__(self, model: Transformer) -> None:
+        self.model = model
+        self.context = model.context
+        self.tokens: list[int] = []
+        self._logits = np.zeros((1, model.plan.vocab), np.float32)
+
+    def begin(self, prompt: Sequence[int]) -> int:
+        """Keep the longest prefix that the timeline shares with `prompt`; return its length.
+
+        At least the last token of the prompt is left to read: its logits are needed. Every
+        position is computed alike whatever its step, so a reused prefix gives the same bits.
+        Raises PromptTooLongError when no room would be left for one answer token.
+        """
+        if not prompt or len(prompt) >= self.context:
+            raise PromptTooLongError(len(prompt), self.context)
+        shared = 0
+        for ours, theirs in zip(self.tokens, prompt[:-1], strict=False):
+            if ours != theirs:
+                break
+            shared += 1
+        del self.tokens[shared:]
+        return shared
+
+    def read(self, prompt: Sequence[int]) -> Iterator[None]:
+        """Read what the timeline lacks of `prompt`, a chunk a step; yields after each step. In the
+        end `logits` is that of the last token."""
+        while len(self.tokens) < len(prompt):
+            done = len(self.tokens)
+            chunk = prompt[done : done + self.model.chunk]
+            self._step(chunk, want_logits=done + len(chunk) == len(prompt))
+            yield
+
+    def append(self, token: int) -> None:
+        """Add one token; then `logits` is that of the position behind it."""
+        self._step((token,), want_logits=True)
+
+    @property
+    def logits(self) -> NDArray[np.float32]:
+        """[vocab] after the last token of the last step. Valid until the next step."""
+        return self._logits[0]
+
+    @property
+    def full(self) -> bool:
+        return len(self.tokens) >= self.context
+
+    def _step(self, ids: Sequence[int], *, want_logits: bool) -> None:
+        rows = self._logits if want_logits else self._logits[:0]
+        self.model.forward(np.array(ids, np.int32), len(self.tokens), rows)
+        self.tokens.extend(ids)

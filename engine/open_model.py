@@ -1,0 +1,193 @@
+"""The composition root: file → plan → placement → store → model → session. Read this first."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from engine.decode.session import Session
+from engine.errors import ProfileError, SettingError, UnsupportedModelError
+from engine.gguf.reader import open_gguf
+from engine.kernels.table import Kernels
+from engine.model.transformer import Transformer
+from engine.model.weights import DenseWeights
+from engine.paths import DEMO_MODEL, data_dir
+from engine.plan.build import build_plan
+from engine.plan.spec import ModelPlan
+from engine.protocol import BudgetStatus, ModelInfo, Residency, ResidencyDelta, TierCounts
+from engine.settings import EngineSettings, check
+from engine.text.chat_template import ChatTemplate
+from engine.text.generate import GenerationEvent, GenerationRequest, generate
+from engine.text.tokenizer import Tokenizer
+from engine.text.vocabulary import read_vocabulary
+from engine.tiers.budget import MemoryPlan, plan_memory, with_budget
+from engine.tiers.disk import ModelFiles
+from engine.tiers.hardware import read_memory
+from engine.tiers.profile import RoutingProfile
+from engine.tiers.store import ExpertStore
+
+log = logging.getLogger(__name__)
+
+Progress = Callable[[str, int, int], None]  # phase, bytes done, bytes in all
+
+FILL_SLICE = 0.02  # seconds of expert reading between two steps of an answer
+
+
+class Engine:
+    """One loaded model. All methods are called from one thread.
+
+    Between two events of `generate` the caller may change the budget or read the state.
+    """
+
+    def __init__(
+        self,
+        info: ModelInfo,
+        plan: ModelPlan,
+        memory: MemoryPlan,
+        files: ModelFiles,
+        store: ExpertStore,
+        profile: RoutingProfile,
+        kernels: Kernels,
+        session: Session,
+        tokenizer: Tokenizer,
+        template: ChatTemplate,
+    ) -> None:
+        self.info, self.plan, self.memory = info, plan, memory
+        self.kernels, self.session = kernels, session
+        self.tokenizer, self.template = tokenizer, template
+        self.store = store
+        self._files, self._profile = files, profile
+
+    @property
+    def context_used(self) -> int:
+        return len(self.session.tokens)
+
+    @property
+    def context_size(self) -> int:
+        return self.session.context
+
+    def generate(
+        self, request: GenerationRequest, cancel: threading.Event
+    ) -> Iterator[GenerationEvent]:
+        """Answer one request; yields after every step. Raises PromptTooLongError, DiskReadError."""
+        for event in generate(self.session, self.tokenizer, request, cancel):
+            yield event
+            self.store.fill(FILL_SLICE)
+
+    def idle(self, seconds: float) -> bool:
+        """Use a pause: read hot experts that are not resident yet. True if some are left."""
+        return self.store.fill(seconds)
+
+    def set_budget(self, budget: str) -> BudgetStatus:
+        """Change the memory budget. Raises SettingError, BudgetError; then nothing has changed.
+
+        Memory that shrinks is free at once; experts that newly fit are read over the next steps.
+        """
+        self.memory = with_budget(self.memory, budget, self._free_memory())
+        self.store.resize(self.memory.arena)
+        return self.budget()
+
+    def _free_memory(self) -> "MemoryReading":
+        """What would be available if this engine held nothing (for an automatic budget)."""
+        now = read_memory()
+        held = self.memory.least + self.store.resident_bytes
+        return replace(now, available=min(now.available + held, now.total))
+
+    def budget(self) -> BudgetStatus:
+        """The memory plan in force and what it holds."""
+        experts, sizes = self.store.count_tiers()
+        memory = self.memory
+        total = experts.total
+        return BudgetStatus(
+            budget=memory.budget,
+            dense=memory.dense,
+            kv=memory.kv,
+            scratch=memory.scratch,
+            reserve=memory.reserve,
+            arena=memory.arena,
+            expert_bytes=memory.arena_full,
+            least=memory.least,
+            most=memory.most,
+            slots=memory.arena * total // memory.arena_full,
+            experts=experts,
+            bytes=sizes,
+        )
+
+    def residency(self) -> Residency:
+        layers, experts = self.store.tiers.shape
+        return Residency(layers, experts, self.store.tiers.tobytes())
+
+    def drain_delta(self) -> ResidencyDelta:
+        return self.store.drain_delta()
+
+    def hits(self) -> TierCounts:
+        return self.store.hits()
+
+    def save_profile(self) -> None:
+        """Keep what was learned; a disk that refuses is a warning."""
+        try:
+            self._profile.save()
+        except ProfileError as error:
+            log.warning("%s", error)
+
+    def close(self) -> None:
+        """Save the profile and give all memory back."""
+        self.save_profile()
+        self.store.close()
+        self._files.close()
+
+
+def open_model(settings: EngineSettings, progress: Progress = lambda *_: None) -> Engine:
+    """Open the model of `settings`. Raises the errors of every layer it goes through."""
+    check(settings)
+    if settings.device == "cuda":
+        raise UnsupportedModelError(
+            "--device cuda: this version computes on the processor only", "Use --device auto"
+        )
+    path = settings.model or str(DEMO_MODEL)
+    progress("reading", 0, 0)
+    with open_gguf(path) as file:
+        plan = build_plan(file)
+        vocabulary = read_vocabulary(file)
+    tokenizer = Tokenizer(vocabulary)
+    template = ChatTemplate.of(vocabulary)
+    memory = plan_memory(plan, settings.budget, settings.ctx, settings.chunk, read_memory())
+    kernels = Kernels(settings.threads, settings.isa)
+    files = ModelFiles()
+    weights = DenseWeights(plan, files, lambda done, total: progress("weights", done, total))
+    profile = _open_profile(plan, settings)
+    store = ExpertStore(plan, files, profile, memory.arena)
+    store.fill_all(lambda done, total: progress("experts", done, total))
+    model = Transformer(plan, kernels, weights, store, memory.context, settings.chunk)
+    return Engine(
+        _describe(plan, path, memory), plan, memory, files, store, profile, kernels,
+        Session(model), tokenizer, template,
+    )
+
+
+def _open_profile(plan: ModelPlan, settings: EngineSettings) -> RoutingProfile:
+    folder = Path(settings.profile_dir) if settings.profile_dir else data_dir() / "profiles"
+    experts = max(layer.experts.count for layer in plan.layers)
+    profile = RoutingProfile(
+        folder / f"{plan.fingerprint}.json", plan.fingerprint, len(plan.layers), experts
+    )
+    profile.load()
+    return profile
+
+
+def _describe(plan: ModelPlan, path: str, memory: MemoryPlan) -> ModelInfo:
+    return ModelInfo(
+        id=Path(path).stem,
+        name=plan.name or Path(path).stem,
+        architecture=plan.architecture,
+        path=path,
+        context=memory.context,
+        layers=len(plan.layers),
+        experts=max(layer.experts.count for layer in plan.layers),
+        experts_used=max(layer.experts.used for layer in plan.layers),
+        expert_bytes=memory.arena_full,
+        dense_bytes=memory.dense,
+    )

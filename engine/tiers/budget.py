@@ -1,0 +1,145 @@
+"""Byte arithmetic: what a memory budget means for one model. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.errors import BudgetError
+from engine.plan.spec import ExpertsSpec, ModelPlan
+from engine.settings import parse_bytes, parse_share
+from engine.tiers.hardware import MemoryReading
+
+ALIGN = 64  # every matrix in a slot starts on a cache line
+KV_BYTES = 2  # F16 keys and values
+AUTO_CONTEXT = 32768  # tokens, unless the model or the memory says less
+
+
+@dataclass(frozen=True, slots=True)
+class SlotLayout:
+    """Offsets of the three matrices in the slot of one expert, and the size of the slot, bytes."""
+
+    gate: int
+    up: int
+    down: int
+    size: int
+
+
+def slot_layout(experts: ExpertsSpec) -> SlotLayout:
+    """gate | up | down, each on a cache line."""
+    up = _align(experts.gate.nbytes // experts.count)
+    down = up + _align(experts.up.nbytes // experts.count)
+    return SlotLayout(0, up, down, down + _align(experts.down.nbytes // experts.count))
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPlan:
+    """How a budget divides. `arena` is what resident experts may take; all sizes in bytes."""
+
+    context: int  # tokens
+    dense: int
+    kv: int
+    scratch: int
+    reserve: int
+    arena: int
+    arena_full: int  # the arena that holds every expert
+
+    @property
+    def least(self) -> int:
+        """The smallest budget that works: no expert is resident."""
+        return self.dense + self.kv + self.scratch + self.reserve
+
+    @property
+    def most(self) -> int:
+        return self.least + self.arena_full
+
+    @property
+    def budget(self) -> int:
+        return self.least + self.arena
+
+
+def plan_memory(
+    plan: ModelPlan, budget: str, context: int, chunk: int, memory: MemoryReading
+) -> MemoryPlan:
+    """Divide `budget` (auto, a size, or a share of the expert bytes) for `plan`.
+
+    `context` 0 asks for the model's own, bounded by AUTO_CONTEXT and an eighth of the memory.
+    Raises SettingError for an unreadable budget, BudgetError for one below `least`.
+    """
+    if context == 0:
+        context = min(plan.context, AUTO_CONTEXT)
+        while context > 1024 and kv_bytes(plan, context) > memory.available // 8:
+            context //= 2
+    parts = MemoryPlan(
+        context=context,
+        dense=sum(ref.nbytes for ref in plan.dense_tensors),
+        kv=kv_bytes(plan, context),
+        scratch=scratch_bytes(plan, chunk) + staging_slots(plan) * largest_slot(plan),
+        reserve=0,  # device = cpu: the driver and its context take nothing
+        arena=0,
+        arena_full=sum(slot_layout(x.experts).size * x.experts.count for x in plan.layers),
+    )
+    return with_budget(parts, budget, memory)
+
+
+def with_budget(parts: MemoryPlan, budget: str, memory: MemoryReading) -> MemoryPlan:
+    """The same parts with the arena that `budget` leaves. Raises as `plan_memory`.
+
+    An automatic budget takes what is available now and leaves a tenth of the machine, at least
+    1 GiB, to everything else.
+    """
+    share = parse_share(budget, "--budget")
+    if budget == "auto":
+        left = memory.available - max(memory.total // 10, 1 << 30) - parts.least
+        arena = max(left, 0)
+    elif share is not None:
+        arena = int(share * parts.arena_full)
+    else:
+        size = parse_bytes(budget, "--budget")
+        if size < parts.least:
+            missing = parts.least - size
+            raise BudgetError(
+                f"A budget of {size:,} bytes misses {missing:,} bytes: dense weights "
+                f"{parts.dense:,}, {parts.context:,} tokens of context {parts.kv:,} and scratch "
+                f"{parts.scratch:,} must be resident",
+                f"Use --budget {parts.least} or more, or a smaller --ctx",
+                missing,
+                parts.least,
+            )
+        arena = size - parts.least
+    return MemoryPlan(
+        parts.context, parts.dense, parts.kv, parts.scratch, parts.reserve,
+        min(arena, parts.arena_full), parts.arena_full,
+    )
+
+
+def kv_bytes(plan: ModelPlan, context: int) -> int:
+    """Keys and values of `context` tokens over all layers."""
+    return sum(
+        2 * KV_BYTES * context * x.attention.kv_heads * x.attention.head_dim for x in plan.layers
+    )
+
+
+def scratch_bytes(plan: ModelPlan, chunk: int) -> int:
+    """float32 activations of a step over `chunk` tokens; the shapes are those of `Scratch`."""
+    widest = max(
+        3 * plan.embd
+        + 2 * x.attention.heads * x.attention.head_dim
+        + 2 * x.attention.kv_heads * x.attention.head_dim
+        + x.experts.count
+        + x.experts.used * (plan.embd + 2)
+        for x in plan.layers
+    )
+    return 4 * (chunk * widest + plan.vocab)
+
+
+def staging_slots(plan: ModelPlan) -> int:
+    """Slots that hold experts only while one layer runs: a token's experts, at least 8."""
+    return max(8, *(x.experts.used for x in plan.layers))
+
+
+def largest_slot(plan: ModelPlan) -> int:
+    return max(slot_layout(x.experts).size for x in plan.layers)
+
+
+def _align(n: int) -> int:
+    return (n + ALIGN - 1) // ALIGN * ALIGN

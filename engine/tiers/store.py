@@ -1,0 +1,270 @@
+"""The expert store: the one owner of expert bytes, and of the table that kernels read.
+
+A table `(layer, expert) -> address` is all that the kernels know. The address is a slot of the
+arena for a resident expert (hot: the placement ranks it high; warm: recently used, kept in a ring
+by least recent use), else 0. Experts that a step needs and that are not resident are read from the
+file, into the ring where it has room that this step does not use itself, or into staging slots
+that live only while one layer runs. A slot is filled before its address enters the table, and
+nothing that the running step has used is overwritten before the step ends.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.errors import DiskReadError
+from engine.plan.spec import ModelPlan
+from engine.protocol import ResidencyDelta, Tier, TierCounts
+from engine.tiers.arena import Arena, Slot
+from engine.tiers.budget import largest_slot, slot_layout, staging_slots
+from engine.tiers.disk import ModelFiles
+from engine.tiers.page_cache import PageCache
+from engine.tiers.placement import place
+from engine.tiers.profile import RoutingProfile
+
+Key = tuple[int, int]  # (layer, expert)
+
+ADMIT_TOKENS = 8  # a step over more tokens is a prompt: it fills the ring's free room, evicts none
+HITS_WINDOW = 200  # tokens over which `hits` is counted
+
+
+class ExpertStore:
+    """Experts of `plan` within an arena of `arena_bytes`. Used by one thread.
+
+    One step: `begin_step(tokens)`, then `serve` for each layer in turn, then `end_step()`.
+    """
+
+    def __init__(
+        self, plan: ModelPlan, files: ModelFiles, profile: RoutingProfile, arena_bytes: int
+    ) -> None:
+        self._experts = [layer.experts for layer in plan.layers]
+        self._layouts = [slot_layout(x) for x in self._experts]
+        self._files = files
+        self._profile = profile
+        self._page_cache = PageCache(plan)
+        self._arena = Arena(arena_bytes)
+        self._staging = [Slot(largest_slot(plan)) for _ in range(staging_slots(plan))]
+        shape = (len(self._experts), max(x.count for x in self._experts))
+        self._table = np.zeros(shape, np.uint64)
+        self.tiers = np.full(shape, Tier.FROZEN, np.uint8)
+        self._sizes = np.array([layout.size for layout in self._layouts], np.int64)
+        self._slots: dict[Key, Slot] = {}
+        self._ring: OrderedDict[Key, None] = OrderedDict()  # least recently used first
+        self._hot: dict[Key, None] = {}  # best first; those not yet read are in `_pending`
+        self._pending: deque[Key] = deque()  # may name experts that a step has read since
+        self.pending_bytes = 0  # room that hot experts not yet read will take
+        self._step_uses: set[Key] = set()
+        self._step_tokens = 0
+        self._step_hits = [0, 0, 0, 0]
+        self._recent: deque[tuple[int, TierCounts]] = deque()
+        self._moved: set[Key] = set()
+        self._used: set[Key] = set()
+        self.moved_bytes = 0  # read from the file since the store was opened
+        self.refresh_cold()
+        self.resize(arena_bytes)
+
+    # ---- one step
+
+    def begin_step(self, tokens: int) -> None:
+        """Start a step over `tokens` tokens."""
+        self._step_tokens = tokens
+        self._step_uses.clear()
+        self._step_hits = [0, 0, 0, 0]
+
+    def serve(self, layer: int, ids: NDArray[np.int32]) -> Iterator[NDArray[np.uint64]]:
+        """Give the addresses of the experts `ids` [tokens, used] of `layer`, in one or more parts.
+
+        Each part is an array [experts] of slot addresses, 0 for an expert that is not in this
+        part; every expert of `ids` is in exactly one part. A part is valid until the next one.
+        Raises DiskReadError.
+        """
+        experts, uses = np.unique(ids, return_counts=True)
+        self._profile.count(layer, experts, uses)
+        chosen = {(layer, expert) for expert in experts.tolist()}
+        self._used |= chosen
+        self._step_uses |= chosen  # before the first admission: none is another's victim
+        part = np.zeros_like(self._table[layer])
+        missing: list[int] = []
+        for expert, n in zip(experts.tolist(), uses.tolist(), strict=True):
+            key = (layer, expert)
+            self._step_hits[self.tiers[key]] += n
+            if key in self._slots or self._admit(key):
+                if key in self._ring:
+                    self._ring.move_to_end(key)
+                part[expert] = self._table[key]
+            else:
+                missing.append(expert)
+        size = len(self._staging)
+        for at in range(0, len(missing), size):
+            for expert, slot in zip(missing[at : at + size], self._staging, strict=False):
+                self._read(layer, expert, slot)
+                part[expert] = slot.address
+            yield part
+            part = np.zeros_like(part)
+        if not missing:
+            yield part
+
+    def end_step(self) -> None:
+        """Close the step: its counts become part of the profile and of `hits`."""
+        self._profile.advance(self._step_tokens)
+        frozen, cold, warm, hot = self._step_hits
+        self._recent.append((self._step_tokens, TierCounts(hot, warm, cold, frozen)))
+        while sum(tokens for tokens, _ in self._recent) - self._recent[0][0] >= HITS_WINDOW:
+            self._recent.popleft()
+        self._step_uses.clear()
+
+    # ---- placement
+
+    def resize(self, arena_bytes: int) -> None:
+        """Change the arena between two steps: the best-ranked experts are hot, the most recently
+        used others stay warm as far as they fit. Hot experts that are not resident yet are read
+        by `fill`, or when a step needs them."""
+        self._hot = dict.fromkeys(place(self._profile.counts, self._sizes, arena_bytes).hot)
+        hot_bytes = sum(int(self._sizes[layer]) for layer, _ in self._hot)
+        # Experts that are hot no more queue up behind the ring's own, the best-ranked last.
+        demoted = [key for key in self._slots if key not in self._hot and key not in self._ring]
+        ring = [*reversed(demoted), *(key for key in self._ring if key not in self._hot)]
+        room = arena_bytes - hot_bytes
+        kept: list[Key] = []
+        for key in reversed(ring):
+            size = int(self._sizes[key[0]])
+            if size <= room:
+                room -= size
+                kept.append(key)
+            else:
+                self._drop(key)
+        self._ring = OrderedDict.fromkeys(reversed(kept))
+        for key in self._slots:
+            self._label(key, Tier.HOT if key in self._hot else Tier.WARM)
+        self._pending = deque(key for key in self._hot if key not in self._slots)
+        self.pending_bytes = sum(int(self._sizes[layer]) for layer, _ in self._pending)
+        self._arena.resize(arena_bytes)
+
+    def fill(self, seconds: float) -> bool:
+        """Read hot experts that are not resident yet, for about `seconds`. True if some are left."""
+        deadline = time.monotonic() + seconds
+        while self._pending and time.monotonic() < deadline:
+            key = self._pending.popleft()
+            if key not in self._slots:
+                self._place(key)
+        return bool(self._pending)
+
+    def fill_all(self, progress: Callable[[int, int], None]) -> None:
+        """Read every hot expert; `progress` is told (bytes done, bytes in all)."""
+        total = self.pending_bytes
+        while self.fill(0.05):
+            progress(total - self.pending_bytes, total)
+        progress(total, total)
+
+    def refresh_cold(self) -> None:
+        """Look again which experts outside the arena lie in main memory, as the file's pages."""
+        in_memory = self._page_cache.resident()
+        outside = self.tiers <= Tier.COLD
+        tiers = np.where(in_memory, Tier.COLD, Tier.FROZEN).astype(np.uint8)
+        changed = outside & (tiers != self.tiers)
+        self.tiers[changed] = tiers[changed]
+        self._moved.update((int(layer), int(e)) for layer, e in np.argwhere(changed))
+
+    # ---- what can be seen
+
+    @property
+    def resident_bytes(self) -> int:
+        return self._arena.used
+
+    def hits(self) -> TierCounts:
+        """Routed expert uses of the last ~HITS_WINDOW tokens, by the tier that served them."""
+        counts = [c for _, c in self._recent]
+        return TierCounts(
+            sum(c.hot for c in counts), sum(c.warm for c in counts),
+            sum(c.cold for c in counts), sum(c.frozen for c in counts),
+        )
+
+    def count_tiers(self) -> tuple[TierCounts, TierCounts]:
+        """Experts by tier, and their bytes."""
+        numbers, sizes = [], []
+        for tier in (Tier.HOT, Tier.WARM, Tier.COLD, Tier.FROZEN):
+            of_layer = (self.tiers == tier).sum(axis=1)
+            numbers.append(int(of_layer.sum()))
+            sizes.append(int((of_layer * self._sizes).sum()))
+        return TierCounts(*numbers), TierCounts(*sizes)
+
+    def drain_delta(self) -> ResidencyDelta:
+        """What moved and what was used since the last call."""
+        moved = tuple((layer, e, int(self.tiers[layer, e])) for layer, e in sorted(self._moved))
+        used = tuple(sorted(self._used))
+        self._moved.clear()
+        self._used.clear()
+        return ResidencyDelta(moved, used)
+
+    def close(self) -> None:
+        """Give all memory back."""
+        for key in list(self._slots):
+            self._drop(key)
+        self._arena.close()
+        for slot in self._staging:
+            slot.close()
+        self._page_cache.close()
+
+    # ---- moving experts
+
+    def _admit(self, key: Key) -> bool:
+        """Make room for `key` and read it. False when this step leaves no room."""
+        size = int(self._sizes[key[0]])
+        if key not in self._hot:
+            # Room that hot experts will take, as soon as they are read, is not the ring's.
+            free = self._arena.capacity - self._arena.used - self.pending_bytes
+            victims: list[Key] = []
+            if free < size and self._step_tokens > ADMIT_TOKENS:
+                return False
+            for victim in self._ring:
+                if free >= size:
+                    break
+                if victim not in self._step_uses:
+                    victims.append(victim)
+                    free += int(self._sizes[victim[0]])
+            if free < size:
+                return False
+            for victim in victims:
+                self._drop(victim)
+        self._place(key)
+        return True
+
+    def _place(self, key: Key) -> None:
+        slot = self._arena.take(int(self._sizes[key[0]]))
+        try:
+            self._read(*key, slot)
+        except DiskReadError:
+            self._arena.give(slot)
+            raise
+        self._slots[key] = slot
+        self._table[key] = slot.address
+        if key in self._hot:
+            self.pending_bytes -= slot.size
+            self._label(key, Tier.HOT)
+        else:
+            self._ring[key] = None
+            self._label(key, Tier.WARM)
+
+    def _drop(self, key: Key) -> None:
+        self._ring.pop(key, None)
+        self._table[key] = 0
+        self._arena.give(self._slots.pop(key))
+        self._label(key, Tier.COLD)  # it was just read: its pages are still there, or soon noticed
+
+    def _label(self, key: Key, tier: Tier) -> None:
+        if self.tiers[key] != tier:
+            self.tiers[key] = tier
+            self._moved.add(key)
+
+    def _read(self, layer: int, expert: int, slot: Slot) -> None:
+        spec, layout = self._experts[layer], self._layouts[layer]
+        for ref, at in ((spec.gate, layout.gate), (spec.up, layout.up), (spec.down, layout.down)):
+            nbytes = ref.nbytes // spec.count
+            with slot.view(at, nbytes) as view:
+                self._files.read_into(ref.path, ref.offset + expert * nbytes, view)
+            self.moved_bytes += nbytes
