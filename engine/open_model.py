@@ -19,13 +19,13 @@ from engine.plan.build import build_plan
 from engine.plan.spec import ModelPlan
 from engine.protocol import BudgetStatus, ModelInfo, Residency, ResidencyDelta, TierCounts
 from engine.settings import EngineSettings, check
-from engine.text.chat_template import ChatTemplate
+from engine.text.chat_template import ChatTemplate, open_chat_template
 from engine.text.generate import GenerationEvent, GenerationRequest, generate
 from engine.text.tokenizer import Tokenizer
 from engine.text.vocabulary import read_vocabulary
 from engine.tiers.budget import MemoryPlan, plan_memory, with_budget
 from engine.tiers.disk import ModelFiles
-from engine.tiers.hardware import read_memory
+from engine.tiers.hardware import MemoryReading, read_memory
 from engine.tiers.profile import RoutingProfile
 from engine.tiers.store import ExpertStore
 
@@ -90,7 +90,7 @@ class Engine:
         self.store.resize(self.memory.arena)
         return self.budget()
 
-    def _free_memory(self) -> "MemoryReading":
+    def _free_memory(self) -> MemoryReading:
         """What would be available if this engine held nothing (for an automatic budget)."""
         now = read_memory()
         held = self.memory.least + self.store.resident_bytes
@@ -151,9 +151,8 @@ def open_model(settings: EngineSettings, progress: Progress = lambda *_: None) -
     progress("reading", 0, 0)
     with open_gguf(path) as file:
         plan = build_plan(file)
-        vocabulary = read_vocabulary(file)
-    tokenizer = Tokenizer(vocabulary)
-    template = ChatTemplate.of(vocabulary)
+        tokenizer = Tokenizer(read_vocabulary(file))
+        template = open_chat_template(file, tokenizer, _template_text(settings.chat_template))
     memory = plan_memory(plan, settings.budget, settings.ctx, settings.chunk, read_memory())
     kernels = Kernels(settings.threads, settings.isa)
     files = ModelFiles()
@@ -166,6 +165,15 @@ def open_model(settings: EngineSettings, progress: Progress = lambda *_: None) -
         _describe(plan, path, memory), plan, memory, files, store, profile, kernels,
         Session(model), tokenizer, template,
     )
+
+
+def _template_text(path: str) -> str:
+    if not path:
+        return ""
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingError(f"--chat-template {path} cannot be read: {error}") from error
 
 
 def _open_profile(plan: ModelPlan, settings: EngineSettings) -> RoutingProfile:

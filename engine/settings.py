@@ -50,6 +50,9 @@ class EngineSettings:
         metavar="ISA",
     )
     chunk: int = knob(512, "prompt tokens per step", metavar="N", low=1, high=8192)
+    chat_template: str = knob(
+        "", "file with a chat template that replaces the model's", metavar="FILE"
+    )
     profile_dir: str = knob(
         "", "folder of the routing profiles; empty: the data folder", metavar="DIR"
     )

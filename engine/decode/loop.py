@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from engine.decode.sampler import Sampled, Sampler
+from engine.decode.sampler import History, Sampled, Sampler
 from engine.decode.session import Session
 
 
@@ -32,11 +32,11 @@ def decode(
         yield PromptStep(len(session.tokens), reused)
         if cancel.is_set():
             return
-    history = list(prompt)
+    history = History(session.model.plan.vocab, prompt)
     while not cancel.is_set():
         token = sampler.sample(session.logits, history)
         yield token
-        history.append(token.id)
+        history.add(token.id)
         if session.full:
             return
         session.append(token.id)

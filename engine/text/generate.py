@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from engine.decode.sampler import SamplingParams
+from engine.decode.loop import PromptStep, decode
+from engine.decode.sampler import Sampled, Sampler, SamplingParams
+from engine.decode.session import Session
+from engine.text.stop import StopStrings
+from engine.text.tokenizer import StreamDecoder, Tokenizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,3 +67,89 @@ class Finished:
 
 
 GenerationEvent = PromptProgress | TextDelta | Finished
+
+
+def generate(
+    session: Session, tokenizer: Tokenizer, request: GenerationRequest, cancel: threading.Event
+) -> Iterator[GenerationEvent]:
+    """Answer `request`: the prompt's progress, text as it becomes final, then one `Finished`.
+
+    An event follows every step of the model. Raises PromptTooLongError, LogitsError,
+    DiskReadError, RequestError for a stop string or a bias that is impossible.
+    """
+    sampler = Sampler(request.sampling, tokenizer.unused)
+    text = _Text(tokenizer, sampler, session, request)
+    prompt = list(request.prompt)
+    reason: Literal["stop", "length", "cancelled"] = "length"
+    reused = answered = 0
+    start = read = time.perf_counter()
+    for event in decode(session, prompt, sampler, cancel):
+        if isinstance(event, PromptStep):
+            reused, read = event.reused, time.perf_counter()
+            yield PromptProgress(event.done, len(prompt), reused)
+            continue
+        if event.id in tokenizer.end_ids and not request.ignore_end:
+            reason = "stop"
+            break
+        answered += 1
+        yield text.push(event)
+        if text.stopped:
+            reason = "stop"
+            break
+        if answered == request.max_tokens:
+            break
+    else:
+        if cancel.is_set():
+            reason = "cancelled"
+    last = text.finish()
+    if last.text or last.tokens:
+        yield last
+    end = time.perf_counter()
+    yield Finished(reason, len(prompt), reused, answered, read - start, end - read)
+
+
+class _Text:
+    """Turns sampled tokens into deltas: whole characters, nothing of a stop string."""
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        sampler: Sampler,
+        session: Session,
+        request: GenerationRequest,
+    ) -> None:
+        self._tokenizer, self._sampler, self._session = tokenizer, sampler, session
+        self._top = request.top_logprobs
+        self._decoder = StreamDecoder(tokenizer)
+        self._stops = StopStrings(request.stop)
+        self._scores: list[TokenScore] = []  # of tokens whose text is still held back
+
+    @property
+    def stopped(self) -> bool:
+        return self._stops.matched is not None
+
+    def push(self, token: Sampled) -> TextDelta:
+        if self._top is not None:
+            self._scores.append(self._score(token, self._top))
+        return self._delta(self._stops.push(self._decoder.push(token.id)))
+
+    def finish(self) -> TextDelta:
+        rest = self._stops.push(self._decoder.finish()) + self._stops.finish()
+        return self._delta(rest, last=True)
+
+    def _delta(self, text: str, *, last: bool = False) -> TextDelta:
+        # Scores go out with the text that they belong to, never before it.
+        tokens = tuple(self._scores) if text or last else ()
+        if tokens:
+            self._scores.clear()
+        return TextDelta(text, tokens)
+
+    def _score(self, token: Sampled, count: int) -> TokenScore:
+        best = self._sampler.top_logprobs(self._session.logits, count) if count else ()
+        named = self._tokenizer.token_bytes
+        return TokenScore(
+            token.id,
+            named(token.id, control=True),
+            token.logprob,
+            tuple((i, named(i, control=True), logprob) for i, logprob in best),
+        )
