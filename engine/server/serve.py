@@ -1,0 +1,200 @@
+"""`stoker serve`: listen, say so on standard output, run until a signal or the parent's end."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import uvicorn
+
+from engine.errors import ServerStartError
+from engine.protocol import PROTOCOL_VERSION, Listening, to_json
+from engine.server.contract import LoadedModel, OpenModel, Progress
+from engine.server.guard import Access, is_loopback
+from engine.server.http import create_app
+from engine.server.parent import die_with_parent, read_token, watch_parent
+from engine.settings import EngineSettings, ServerSettings, check
+
+log = logging.getLogger(__name__)
+
+SHUTDOWN_SECONDS = 5  # for open connections; the model is closed after that
+
+
+def serve(
+    settings: EngineSettings,
+    server: ServerSettings,
+    *,
+    parent_pipe: bool = False,
+    open_model: OpenModel | None = None,
+) -> None:
+    """Serve `settings.model` until SIGINT, SIGTERM or the end of the parent. Blocks.
+
+    With `parent_pipe`, the first line of standard input is the token (an empty one: none), and its
+    end means that the parent is gone. Raises ServerStartError, SettingError.
+    """
+    check(server)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    token = read_token() if parent_pipe else server.token
+    listener, access = listen(server.host, server.port, token)
+
+    def load(progress: Progress) -> LoadedModel:
+        if open_model is not None:
+            return open_model(settings, progress)
+        # Imported in the worker's thread: the window can connect before the kernels are there.
+        from engine import open_model as engine_open_model
+
+        return engine_open_model.open_model(settings, progress)
+
+    running = Server(load, access, listener)
+    if parent_pipe:
+        die_with_parent()
+        watch_parent(running.stop)
+    running.run_until_stopped()
+
+
+class Server(uvicorn.Server):
+    """uvicorn with our own start line, signals and order of shutting down."""
+
+    def __init__(
+        self,
+        load: Callable[[Progress], LoadedModel],
+        access: Access,
+        listener: socket.socket,
+        announce: Callable[[str], None] | None = None,
+    ) -> None:
+        self.app = create_app(load, access)
+        self.listener = listener
+        self._announce = announce or _print_line
+        super().__init__(
+            uvicorn.Config(
+                self.app,
+                lifespan="on",
+                ws="none",
+                log_config=None,
+                log_level="warning",
+                access_log=False,
+                server_header=False,
+                timeout_keep_alive=60,
+                timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+            )
+        )
+
+    def run_until_stopped(self) -> None:
+        self.run(sockets=[self.listener])
+
+    def stop(self) -> None:
+        """End soon. May be called from any thread, and from a signal handler."""
+        self.should_exit = True
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets=sockets)
+        host, port = self.listener.getsockname()[:2]
+        self._announce(json.dumps(to_json(Listening(PROTOCOL_VERSION, host, port, os.getpid()))))
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        # First the streams: uvicorn waits for every connection to finish its answer.
+        self.app.state.service.stop()
+        await super().shutdown(sockets=sockets)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals end the server cleanly; uvicorn would raise them again and lose the exit code."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        names = ("SIGINT", "SIGTERM", "SIGBREAK")
+        signals = [getattr(signal, name) for name in names if hasattr(signal, name)]
+        before = {number: signal.signal(number, self._on_signal) for number in signals}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _on_signal(self, number: int, frame: Any) -> None:
+        if self.should_exit and number == signal.SIGINT:
+            os._exit(130)  # the second Ctrl+C: at once, without saving
+        self.stop()
+
+
+def _print_line(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def listen(host: str, port: int, token: str) -> tuple[socket.socket, Access]:
+    """A listening socket and the rules that go with its address. Raises ServerStartError."""
+    if not (token.isascii() and token.isprintable() and " " not in token):
+        raise ServerStartError(
+            "The token has spaces or characters outside ASCII", "Use letters and digits"
+        )
+    host = host.strip().removeprefix("[").removesuffix("]")
+    family, address = _resolve(host, port)
+    loopback = is_loopback(address[0])
+    if not loopback and not token:
+        raise ServerStartError(
+            f"Listening on {host} lets other computers in, and no token is set",
+            "Set one with --token, or listen on 127.0.0.1",
+        )
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        _reuse(listener)
+        listener.bind(address)
+        listener.listen(128)
+    except OSError as error:
+        listener.close()
+        raise _cannot_listen(host, port, error) from error
+    return listener, Access(token, host, loopback)
+
+
+def _resolve(host: str, port: int) -> tuple[int, tuple[Any, ...]]:
+    """The first address of `host`, IPv4 before IPv6: that is what clients try for localhost."""
+    try:
+        if not host:
+            raise socket.gaierror(socket.EAI_NONAME, "the name is empty")
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (socket.gaierror, UnicodeError) as error:
+        raise ServerStartError(
+            f"There is no address for the host {host!r} ({error})",
+            "Use --host 127.0.0.1, or an address of this computer",
+        ) from error
+    family, _, _, _, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
+    return family, address
+
+
+def _reuse(listener: socket.socket) -> None:
+    if sys.platform == "win32":
+        # SO_REUSEADDR would let two programs share the port there.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_EXCLUSIVEADDRUSE, 1)
+    else:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+
+
+def _cannot_listen(host: str, port: int, error: OSError) -> ServerStartError:
+    if error.errno == errno.EADDRINUSE:
+        return ServerStartError(
+            f"Port {port} on {host} is in use by another program",
+            "End that program, choose another port with --port, or use --port 0 for any free one",
+        )
+    if error.errno == errno.EADDRNOTAVAIL:
+        return ServerStartError(
+            f"{host} is not an address of this computer", "Use --host 127.0.0.1"
+        )
+    if isinstance(error, PermissionError):
+        return ServerStartError(
+            f"The system does not allow listening on port {port} of {host}",
+            "Choose a port above 1023 with --port",
+        )
+    return ServerStartError(
+        f"Cannot listen on {host} port {port}: {error.strerror or error}",
+        "Choose another --host or --port",
+    )

@@ -1,0 +1,124 @@
+"""What the engine does now: the worker notes it between steps, a ticker in the event loop sends it.
+
+The worker only replaces one frozen value, so the numbers keep coming while a step takes long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import psutil
+
+from engine.protocol import Status, TierCounts
+from engine.text.generate import GenerationEvent, PromptProgress, TextDelta
+
+WORKING_SECONDS = 0.25
+IDLE_SECONDS = 2.0
+SPEED_WINDOW_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The worker's part of a Status."""
+
+    state: str = "loading"
+    prompt_tokens_per_s: float = 0.0
+    answer_tokens_per_s: float = 0.0
+    context_used: int = 0
+    context_size: int = 0
+    hits: TierCounts = dataclasses.field(default_factory=TierCounts)
+    resident_bytes: int = 0
+
+
+class Speed:
+    """Tokens per second over the last two seconds of a count that grows."""
+
+    def __init__(self) -> None:
+        self._points: deque[tuple[float, int]] = deque()
+
+    def note(self, now: float, count: int) -> float:
+        """The speed up to now; 0 as long as there is one point only."""
+        self._points.append((now, count))
+        while len(self._points) > 2 and now - self._points[1][0] > SPEED_WINDOW_SECONDS:
+            self._points.popleft()
+        (start, first), (end, last) = self._points[0], self._points[-1]
+        return (last - first) / (end - start) if end > start else 0.0
+
+
+class Meter:
+    """Turns the events of one request into a state and two speeds."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._prompt, self._answer = Speed(), Speed()
+        self.state = "prompt"
+        self.prompt_speed = 0.0
+        self.answer_speed = 0.0
+        self._prompt.note(clock(), 0)
+
+    def note(self, event: GenerationEvent, context_used: int) -> None:
+        now = self._clock()
+        if isinstance(event, PromptProgress):
+            self.prompt_speed = self._prompt.note(now, event.done - event.reused)
+        elif isinstance(event, TextDelta):
+            self.state = "answer"
+            # Counted by the context: a step may give several tokens, or hold its text back.
+            self.answer_speed = self._answer.note(now, context_used)
+
+
+class Memory:
+    """Reads how much memory this process has and how much the system could still give."""
+
+    def __init__(self) -> None:
+        self._process = psutil.Process()
+
+    def read(self) -> tuple[int, int]:
+        rss = self._process.memory_info().rss
+        return int(rss), int(psutil.virtual_memory().available)
+
+
+class Ticker:
+    """Publishes a Status four times a second while there is work, else every two seconds."""
+
+    def __init__(
+        self, work: Callable[[], Work], queued: Callable[[], int], publish: Callable[[Status], None]
+    ) -> None:
+        self._work, self._queued, self._publish = work, queued, publish
+        self._memory = Memory()
+        self._changed = asyncio.Event()
+
+    def now(self) -> Status:
+        work = self._work()
+        rss, available = self._memory.read()
+        return Status(
+            state=work.state,
+            queued=self._queued(),
+            prompt_tokens_per_s=work.prompt_tokens_per_s,
+            answer_tokens_per_s=work.answer_tokens_per_s,
+            context_used=work.context_used,
+            context_size=work.context_size,
+            hits=work.hits,
+            resident_bytes=work.resident_bytes,
+            process_bytes=rss,
+            available_bytes=available,
+        )
+
+    def changed(self) -> None:
+        """The state changed: send a Status without waiting. Event loop only."""
+        self._changed.set()
+
+    async def run(self) -> None:
+        while True:
+            self._changed.clear()
+            status = self.now()
+            self._publish(status)
+            wait = IDLE_SECONDS if status.state == "idle" else WORKING_SECONDS
+            try:
+                await asyncio.wait_for(self._changed.wait(), wait)
+            except TimeoutError:
+                continue
