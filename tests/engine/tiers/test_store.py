@@ -1,0 +1,199 @@
+"""The store against the file: whatever moves, the served bytes are the file's."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from engine.errors import DiskReadError
+from engine.plan.spec import ModelPlan
+from engine.protocol import Tier
+from engine.tiers.budget import plan_memory, slot_layout, staging_slots
+from engine.tiers.disk import ModelFiles
+from engine.tiers.hardware import MemoryReading
+from engine.tiers.profile import RoutingProfile
+from engine.tiers.store import ADMIT_TOKENS, ExpertStore
+from tests.engine.tiers.conftest import EXPERTS, LAYERS, USED
+
+FULL = "100%"
+
+
+def arena(plan: ModelPlan, budget: str) -> int:
+    return plan_memory(plan, budget, 0, 8, MemoryReading(1 << 34, 1 << 33)).arena
+
+
+class Harness:
+    def __init__(self, plan: ModelPlan, budget: str) -> None:
+        self.plan = plan
+        self.files = ModelFiles()
+        self.profile = RoutingProfile(
+            Path(plan.token_embedding.path).with_suffix(".json"), "f" * 16, LAYERS, EXPERTS
+        )
+        self.store = ExpertStore(plan, self.files, self.profile, arena(plan, budget))
+        self.store.fill_all(lambda done, total: None)
+        self.rng = np.random.default_rng(1)
+
+    def step(self, tokens: int = 1, experts: list[int] | None = None) -> None:
+        """One step with random or given experts; checks every byte that is served."""
+        self.store.begin_step(tokens)
+        for layer in range(LAYERS):
+            if experts is None:
+                ids = np.array(
+                    [self.rng.permutation(EXPERTS)[:USED] for _ in range(tokens)], np.int32
+                )
+            else:
+                ids = np.array([experts] * tokens, np.int32)
+            seen: list[int] = []
+            for part in self.store.serve(layer, ids):
+                for expert in np.flatnonzero(part):
+                    self.check(layer, int(expert), int(part[expert]))
+                    seen.append(int(expert))
+            assert sorted(seen) == sorted(set(ids.ravel().tolist()))
+        self.store.end_step()
+        assert self.store.resident_bytes <= self.store._arena.capacity
+
+    def check(self, layer: int, expert: int, address: int) -> None:
+        x = self.plan.layers[layer].experts
+        layout = slot_layout(x)
+        data = Path(x.gate.path).read_bytes()
+        for ref, at in ((x.gate, layout.gate), (x.up, layout.up), (x.down, layout.down)):
+            n = ref.nbytes // EXPERTS
+            start = ref.offset + expert * n
+            assert (address + at) % 64 == 0
+            assert ctypes.string_at(address + at, n) == data[start : start + n]
+
+    def close(self) -> None:
+        self.store.close()
+        self.files.close()
+
+
+@pytest.fixture
+def make(plan: ModelPlan) -> Iterator[type[Harness]]:
+    made: list[Harness] = []
+
+    class Tracked(Harness):
+        def __init__(self, budget: str) -> None:
+            super().__init__(plan, budget)
+            made.append(self)
+
+    yield Tracked  # type: ignore[misc]
+    for harness in made:
+        harness.close()
+
+
+@pytest.mark.parametrize("budget", ["0%", "5%", "30%", "60%", FULL])
+def test_served_bytes_are_the_files_at_every_budget(make, budget: str) -> None:
+    h = make(budget)
+    for tokens in [1, 1, 3, 1, 40, 1, 1, 9, 1, 1] * 4:
+        h.step(tokens)
+
+
+def test_everything_is_hot_with_the_full_budget_and_nothing_is_read_again(make) -> None:
+    h = make(FULL)
+    assert (h.store.tiers == Tier.HOT).all()
+    before = h.store.moved_bytes
+    h.step(5)
+    assert h.store.moved_bytes == before
+    assert h.store.hits().hot == h.store.hits().total == 5 * USED * LAYERS
+
+
+def test_first_boot_spreads_slots_evenly_over_layers(make) -> None:
+    h = make("60%")
+    hot = (h.store.tiers == Tier.HOT).sum(axis=1)
+    assert hot.min() > 0
+    assert hot.max() - hot.min() <= 1
+
+
+def test_the_ring_keeps_recent_experts_and_drops_the_least_recent(make) -> None:
+    h = make("60%")
+    cold = [e for e in range(EXPERTS) if h.store.tiers[0, e] != Tier.HOT]
+    h.step(1, cold[:2])
+    assert (h.store.tiers[:, cold[:2]] >= Tier.WARM).all()
+    for at in range(2, len(cold) - 1):
+        h.step(1, cold[at : at + 2])
+    assert (h.store.tiers[:, cold[-2:]] >= Tier.WARM).all()
+    assert (h.store.tiers[:, cold[0]] <= Tier.COLD).any()
+
+
+def test_a_prompt_does_not_flush_the_ring(make) -> None:
+    h = make("60%")
+    cold = [e for e in range(EXPERTS) if h.store.tiers[0, e] != Tier.HOT]
+    for at in range(0, len(cold) - 1, 2):
+        h.step(1, cold[at : at + 2])
+    warm = h.store.tiers == Tier.WARM
+    assert warm.any()
+    h.step(ADMIT_TOKENS + 30)
+    assert ((h.store.tiers == Tier.WARM) >= warm).all()
+
+
+def test_resize_keeps_the_best_ranked_and_the_bytes_in_the_budget(make, plan: ModelPlan) -> None:
+    h = make("60%")
+    for _ in range(30):
+        h.step(1, [6, 7])
+    h.store.resize(arena(plan, "30%"))
+    assert h.store.resident_bytes <= arena(plan, "30%")
+    while h.store.fill(1):
+        pass
+    # Two of eight experts take all the traffic: 15 % of the bytes are hot, the best three.
+    hot = {(int(a), int(b)) for a, b in np.argwhere(h.store.tiers == Tier.HOT)}
+    assert hot and all(expert in (6, 7) for _, expert in hot)
+    h.step()
+    h.store.resize(arena(plan, FULL))
+    h.step()
+    while h.store.fill(1):
+        pass
+    assert (h.store.tiers == Tier.HOT).all()
+    h.store.resize(0)
+    assert h.store.resident_bytes == 0
+    h.step()
+
+
+def test_moves_add_up_to_the_state(make, plan: ModelPlan) -> None:
+    h = make("30%")
+    h.store.drain_delta()
+    tiers = h.store.tiers.copy()
+    used = set()
+    for i in range(60):
+        h.step(1)
+        if i == 30:
+            h.store.resize(arena(plan, "60%"))
+        delta = h.store.drain_delta()
+        for layer, expert, tier in delta.moved:
+            tiers[layer, expert] = tier
+        used |= set(delta.used)
+    assert (tiers == h.store.tiers).all()
+    assert len(used) == LAYERS * EXPERTS
+
+
+def test_counts_and_bytes_by_tier_add_up(make, plan: ModelPlan) -> None:
+    h = make("30%")
+    h.step()
+    experts, sizes = h.store.count_tiers()
+    assert experts.total == LAYERS * EXPERTS
+    assert sizes.total == arena(plan, FULL)
+    assert sizes.hot + sizes.warm == h.store.resident_bytes
+
+
+def test_a_file_that_shrinks_while_running_is_an_error_that_names_file_and_offset(
+    make, plan: ModelPlan
+) -> None:
+    h = make("0%")
+    path = Path(plan.layers[0].experts.gate.path)
+    with path.open("r+b") as file:
+        file.truncate(plan.layers[0].experts.gate.offset + 10)
+    h.store.begin_step(1)
+    with pytest.raises(DiskReadError, match=r"model\.bin ends at offset") as error:
+        list(h.store.serve(0, np.array([[3, 4]], np.int32)))
+    assert str(path) in str(error.value)
+
+
+def test_more_experts_than_staging_slots_come_in_parts(make, plan: ModelPlan) -> None:
+    h = make("0%")
+    assert staging_slots(plan) == EXPERTS  # so one part holds all of a layer here
+    h.store._staging, rest = h.store._staging[:3], h.store._staging[3:]
+    h.step(40)
+    h.store._staging += rest
