@@ -183,7 +183,7 @@ def _build(vocabulary: Vocabulary) -> BpeTokenizer:
 
 
 def _pairs(merges: Sequence[str], ids: Mapping[str, int]) -> list[tuple[str, str]]:
-    """The merges as pairs of tokens, all of them known: the BPE library aborts on an unknown one."""
+    """The merges as pairs of known tokens: the BPE library aborts on unknown ones."""
     if not merges:
         raise ModelPlanError(f"{_MERGES} is empty, expected at least one pair of tokens")
     pairs: list[tuple[str, str]] = []

@@ -27,19 +27,27 @@ class TokenKind(IntEnum):
 # Generation ends at these texts whatever the file says about them: publishers forget to name them.
 # The list is llama.cpp's, plus </assistant> of the Laguna family.
 _END_TEXTS = frozenset(
-    "<|endoftext|> <|im_end|> <|end|> <|return|> <|call|> <|calls|> <|flush|> <|eot_id|> <|eom_id|> "
-    "<end_of_turn> <turn|> <EOT> _<EOT> [EOT] [EOS] <|END_OF_TURN_TOKEN|> <|end_of_text|> </s> <eos> "
-    "<end_of_utterance> <|tool_response> <｜end▁of▁sentence｜> [e~[ </assistant> "
-    # Fill-in-the-middle padding, repository name and file separator.
-    "<|fim_pad|> <fim-pad> <fim_pad> <PAD> [PAD] <|fim_repo|> <|repo_name|> <fim-repo> <REPO> "
-    "<reponame> <|file_sep|>".split()
-)
+    {
+        "<|endoftext|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<|calls|>",
+        "<|flush|>", "<|eot_id|>", "<|eom_id|>", "<end_of_turn>", "<turn|>", "<EOT>", "_<EOT>",
+        "[EOT]", "[EOS]", "<|END_OF_TURN_TOKEN|>", "<|end_of_text|>", "</s>", "<eos>",
+        "<end_of_utterance>", "<|tool_response>", "<｜end▁of▁sentence｜>", "[e~[", "</assistant>",
+        # Fill-in-the-middle padding, repository name and file separator.
+        "<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]", "<|fim_repo|>",
+        "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>", "<|file_sep|>",
+    }
+)  # fmt: skip
 # These are control tokens whatever the file says, but do not end a generation.
 _FIM_TEXTS = frozenset(
-    "<|fim_prefix|> <fim-prefix> <fim_prefix> <｜fim▁begin｜> <PRE> <|code_prefix|> "
-    "<|fim_suffix|> <fim-suffix> <fim_suffix> <｜fim▁hole｜> <SUF> <|code_suffix|> "
-    "<|fim_middle|> <fim-middle> <fim_middle> <｜fim▁end｜> <MID> <|code_middle|>".split()
-)
+    {
+        "<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<｜fim▁begin｜>", "<PRE>",
+        "<|code_prefix|>",
+        "<|fim_suffix|>", "<fim-suffix>", "<fim_suffix>", "<｜fim▁hole｜>", "<SUF>",
+        "<|code_suffix|>",
+        "<|fim_middle|>", "<fim-middle>", "<fim_middle>", "<｜fim▁end｜>", "<MID>",
+        "<|code_middle|>",
+    }
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +91,7 @@ class Vocabulary:
                 )
         if self.add_bos and self.bos_id is None:
             raise ModelPlanError(
-                f"{_KEY}add_bos_token is true but {_KEY}bos_token_id is missing, expected a token id"
+                f"{_KEY}add_bos_token is true but {_KEY}bos_token_id is missing, expected an id"
             )
         if len(set(self.tokens)) != count:
             self._raise_duplicate()
