@@ -1,0 +1,178 @@
+"""A tiny random Qwen3 MoE twice: as a GGUF file and as a `transformers` model with its weights.
+
+    tiny = build_tiny(folder / "tiny.gguf", TINY, mix="q4_k_m", seed=1)
+    logits = tiny.logits([1, 2, 3])            # float32 (3, vocab)
+
+The reference holds exactly the values that the file's bytes stand for, so that what differs is the
+arithmetic and not the weights. Command line: python -m tests.builders.tiny_qwen3moe OUT.gguf
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import torch
+from gguf import GGMLQuantizationType
+from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
+
+from tests.builders.blocks import Encoded, Floats, random_weights, rounded
+from tests.builders.qwen3moe_file import (
+    Geometry,
+    add_geometry,
+    fitting_type,
+    is_float_tensor,
+    mixed_type,
+    tensor_shapes,
+)
+from tests.builders.tiny_tokenizer import add_tokenizer, tiny_vocabulary
+
+# Awkward on purpose: nothing is a power of two that need not be, the head width is not
+# embedding / heads, the vocabulary not a multiple of 64, three query heads share a key head.
+TINY = Geometry(
+    layers=3, embd=64, heads=6, kv_heads=2, head_dim=32, experts=7, used=3, ff=96, vocab=301,
+    context=512,
+)  # fmt: skip
+# Rows of 256 for the K formats; the experts' inner width of 96 falls back to Q8_0 in `down`.
+TINY_K = Geometry(
+    layers=3, embd=256, heads=8, kv_heads=2, head_dim=64, experts=9, used=4, ff=96, vocab=333,
+    context=512,
+)  # fmt: skip
+# As before, with K blocks in `down` too.
+TINY_K_WIDE = Geometry(
+    layers=3, embd=256, heads=4, kv_heads=4, head_dim=64, experts=5, used=2, ff=256, vocab=333,
+    context=512, tied=True,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class TinyModel:
+    path: Path
+    geometry: Geometry
+    model: Any  # Qwen3MoeForCausalLM: its types are too loose for a strict check
+    weights: dict[str, Encoded]  # by GGUF name
+
+    def logits(self, tokens: Sequence[int]) -> Floats:
+        """Logits at every position, `(len(tokens), vocab)`, computed at once."""
+        with torch.no_grad():
+            out = self.model(torch.tensor([list(tokens)]), use_cache=False).logits[0]
+        values: Floats = out.to(torch.float32).numpy()
+        return values
+
+
+def build_tiny(path: Path, geometry: Geometry = TINY, mix: str = "f32", seed: int = 0) -> TinyModel:
+    """Write the file and build its reference. `mix` is a type name or `q4_k_m`."""
+    weights = _random_model(geometry, mix, np.random.default_rng(seed))
+    _write(path, geometry, weights)
+    return TinyModel(path, geometry, _reference(geometry, weights), weights)
+
+
+def _random_model(g: Geometry, mix: str, rng: np.random.Generator) -> dict[str, Encoded]:
+    weights = {}
+    for name, shape in tensor_shapes(g).items():
+        if name.endswith("_norm.weight"):
+            values = (1 + 0.2 * rng.standard_normal(shape)).astype(np.float32)
+            weights[name] = rounded(values, GGMLQuantizationType.F32)
+            continue
+        # Embeddings of size 1; matrices that keep the size of what they read; a router and a head
+        # that are twice as decided, like those of trained models.
+        std = 1.0 if name == "token_embd.weight" else 1 / math.sqrt(shape[-1])
+        if is_float_tensor(name) or name == "output.weight":
+            std *= 2
+        if g.tied and name == "token_embd.weight":
+            std = 2 / math.sqrt(shape[-1])
+        kind = GGMLQuantizationType.F32
+        if not is_float_tensor(name):
+            kind = fitting_type(mixed_type(name, mix, g.layers, g.tied), shape[-1])
+        weights[name] = random_weights(rng, kind, shape, std)
+    return weights
+
+
+def _write(path: Path, geometry: Geometry, weights: dict[str, Encoded]) -> None:
+    writer = gguf.GGUFWriter(path, "qwen3moe")
+    add_geometry(writer, geometry, path.stem)
+    add_tokenizer(writer, tiny_vocabulary(geometry.vocab))
+    for name, weight in weights.items():
+        writer.add_tensor(name, weight.raw, raw_dtype=weight.type)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def _reference(g: Geometry, weights: dict[str, Encoded]) -> Any:
+    options: dict[str, Any] = {
+        "vocab_size": g.vocab,
+        "hidden_size": g.embd,
+        "intermediate_size": g.ff * g.used,
+        "num_hidden_layers": g.layers,
+        "num_attention_heads": g.heads,
+        "num_key_value_heads": g.kv_heads,
+        "head_dim": g.head_dim,
+        "moe_intermediate_size": g.ff,
+        "num_experts": g.experts,
+        "num_experts_per_tok": g.used,
+        "norm_topk_prob": True,
+        "rms_norm_eps": g.norm_eps,
+        "max_position_embeddings": g.context,
+        "rope_parameters": {"rope_type": "default", "rope_theta": g.rope_base},
+        "tie_word_embeddings": g.tied,
+        "attn_implementation": "eager",
+        "experts_implementation": "eager",
+    }
+    model = Qwen3MoeForCausalLM(Qwen3MoeConfig(**options)).float().eval()
+    state = {name: torch.from_numpy(v.copy()) for name, v in _state(g, weights).items()}
+    if g.tied:
+        state["lm_head.weight"] = state["model.embed_tokens.weight"]
+    model.load_state_dict(state, strict=True)
+    return model
+
+
+def _state(g: Geometry, weights: dict[str, Encoded]) -> dict[str, Floats]:
+    """The weights under the names of the `transformers` class, which fuses gate and up."""
+    names = {"model.embed_tokens": "token_embd", "model.norm": "output_norm"}
+    if not g.tied:
+        names["lm_head"] = "output"
+    parts = {
+        "input_layernorm": "attn_norm",
+        "self_attn.q_proj": "attn_q",
+        "self_attn.k_proj": "attn_k",
+        "self_attn.v_proj": "attn_v",
+        "self_attn.o_proj": "attn_output",
+        "self_attn.q_norm": "attn_q_norm",
+        "self_attn.k_norm": "attn_k_norm",
+        "post_attention_layernorm": "ffn_norm",
+        "mlp.gate": "ffn_gate_inp",
+    }
+    for layer in range(g.layers):
+        names.update({f"model.layers.{layer}.{t}": f"blk.{layer}.{n}" for t, n in parts.items()})
+    state = {f"{t}.weight": weights[f"{n}.weight"].values for t, n in names.items()}
+    for layer in range(g.layers):
+        gate, up, down = (
+            weights[f"blk.{layer}.ffn_{part}_exps.weight"].values for part in ("gate", "up", "down")
+        )
+        experts = f"model.layers.{layer}.mlp.experts"
+        state[f"{experts}.gate_up_proj"] = np.concatenate([gate, up], axis=1)
+        state[f"{experts}.down_proj"] = down
+    return state
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Write a tiny random Qwen3 MoE model.")
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--mix", default="f32", help="f32, f16, bf16, q8_0, q4_0, q4_k_m ...")
+    parser.add_argument("--geometry", choices=("tiny", "k", "wide"), default="tiny")
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    geometry = {"tiny": TINY, "k": TINY_K, "wide": TINY_K_WIDE}[args.geometry]
+    build_tiny(args.out, geometry, args.mix, args.seed)
+
+
+if __name__ == "__main__":
+    main()
