@@ -1,7 +1,4 @@
-"""The checkout's own Python environment: what is set up, what is to do, and doing it.
-
-Standard library only, and readable by Python 3.7, so that an old Python can say that it is too old.
-"""
+"""The checkout's own Python environment: what is set up, what is to do, and doing it."""
 
 from __future__ import annotations
 
@@ -16,8 +13,8 @@ import sys
 import sysconfig
 import threading
 import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Callable, Iterable, Iterator, Mapping  # noqa: UP035
 
 MEGABYTES = {"venv": 30, "packages": 750, "tests": 1800, "kernels": 60}  # disk needed by each step
 TITLES = {
@@ -32,6 +29,10 @@ Stamp = Mapping[str, str]
 
 class SetupError(Exception):
     """One line for the user: what failed, and what to do about it."""
+
+
+class ToolError(SetupError):
+    """A tool failed; the log has its output."""
 
 
 class Checkout:
@@ -49,6 +50,10 @@ class Checkout:
 # What is done, and what is to do.
 
 
+def python_version() -> str:
+    return f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
 def digest(root: Path, files: Iterable[Path]) -> str:
     """One hash over names and contents."""
     sha = hashlib.sha256()
@@ -63,9 +68,8 @@ def wanted(at: Checkout, tests: bool) -> dict[str, str]:
     kernels = at.root / "engine" / "kernels" / "cpu"
     sources = [p for p in kernels.rglob("*") if p.suffix in (".cpp", ".h", ".txt", ".cmake")]
     runtime = at.locks / "runtime.txt"
-    version = "{}.{}".format(*sys.version_info)
     stamp = {
-        "venv": f"Python {version} of {sys.base_prefix} in {at.venv}",
+        "venv": f"Python {python_version()} of {sys.base_prefix} in {at.venv}",
         "packages": digest(at.root, [runtime]),
     }
     if tests:
@@ -95,7 +99,7 @@ def adopt(at: Checkout) -> dict[str, str]:
         out = subprocess.run([str(at.python), "-c", probe], capture_output=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return {}
-    expected = "{}.{} {} {}".format(*sys.version_info[:2], sys.base_prefix, at.venv)
+    expected = f"{python_version()} {sys.base_prefix} {at.venv}"
     if out.stdout.decode(errors="replace").strip() != expected:
         return {}
     return {"venv": wanted(at, tests=False)["venv"]}
@@ -156,7 +160,7 @@ class Progress:
 
 
 def run_logged(at: Checkout, command: list[str], saw: Callable[[str], None], **env: str) -> None:
-    """Run a tool with its output in the log. Raises SetupError that explains a failure."""
+    """Run a tool with its output in the log. Raises ToolError that explains a failure."""
     lines: list[str] = []
     with at.log.open("a", encoding="utf-8", errors="replace") as log:
         log.write(f"\n$ {' '.join(command)}\n")
@@ -171,7 +175,7 @@ def run_logged(at: Checkout, command: list[str], saw: Callable[[str], None], **e
                 lines.append(line)
                 saw(line)
     if process.returncode:
-        raise SetupError(explain("".join(lines)))
+        raise ToolError(explain("".join(lines)))
 
 
 def explain(output: str) -> str:

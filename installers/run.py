@@ -10,103 +10,34 @@ A stamp in `.venv` says for which interpreter, locks and sources that was done, 
 at once, without the network. Everything the tools print goes to `build/setup.log`.
 """
 
-from __future__ import annotations
-
-import errno
-import os
-import shutil
-import signal
 import subprocess
 import sys
-import time
-from pathlib import Path
-from typing import NoReturn
-
-from environment import DISK_FULL, Checkout, SetupError, set_up
-from system import has_display, system_ready
 
 OLDEST = (3, 11)
 
 
-def become(at: Checkout, module: str, *arguments: str) -> int:
-    """Run a module of the environment in place of this process; -P keeps other folders out."""
-    command = [str(at.python), "-P", "-m", module, *arguments]
-    if os.name == "nt":  # exec there gives the prompt back at once and loses the exit code
-        return subprocess.call(command)
-    sys.stdout.flush()
-    return os.execv(command[0], command)
+def works(python):
+    return subprocess.call([python, "-c", ""], stderr=subprocess.DEVNULL) == 0  # shims may not
 
 
-def open_window(at: Checkout) -> int:
-    if not has_display(os.environ):
-        print("No display (neither DISPLAY nor WAYLAND_DISPLAY is set): the chat opens here.")
-        return become(at, "engine", "chat")
-    if not system_ready(at, tests=False):
-        print("The window cannot open without them: the chat opens here.")
-        return become(at, "engine", "chat")
-    start = time.monotonic()
-    window = subprocess.Popen([str(at.python), "-P", "-m", "app"])
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the window by itself
-    signal.signal(signal.SIGTERM, lambda *_: window.terminate())
-    code = window.wait()
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    # Qt aborts when no platform plugin can reach the display, and says why on stderr.
-    if os.name != "nt" and code == -signal.SIGABRT and time.monotonic() - start < 15:
-        print("The window cannot open on this display: the chat opens here.")
-        return become(at, "engine", "chat")
-    return code if code >= 0 else 128 - code
-
-
-def gate(at: Checkout, arguments: list[str]) -> int:
-    """Lint, types, tests; all of them, whatever fails. pytest's summary comes last."""
-    system_ready(at, tests=True)
-    failed: dict[str, int] = {}
-    for tool in (["ruff", "check", "."], ["mypy"], ["pytest", *arguments]):
-        print(f"== {' '.join(tool)}", flush=True)
-        code = subprocess.call([str(at.python), "-m", *tool], cwd=at.root)
-        if code:
-            failed[tool[0]] = code
-    if failed and "pytest" not in failed:
-        print(f"The gate is closed: {', '.join(failed)} found something, see above.")
-    return next(iter(failed.values()), 0)
-
-
-def old_python() -> str:
-    newer = (shutil.which(f"python3.{minor}") for minor in (13, 12, 11))
-    found = next((path for path in newer if path), "")
-    mine = "Stoker needs Python {}.{} or newer, this is {}.{}".format(*OLDEST, *sys.version_info)
-    return mine + (f". Run it with {found}" if found else ". Install one and run this with it")
-
-
-def fail(at: Checkout, line: str) -> NoReturn:
-    log = f" Log: {at.log}" if at.log.is_file() else ""
-    print(f"run.py: {line.rstrip('.')}.{log}", file=sys.stderr)
-    sys.exit(1)
-
-
-def main(argv: list[str]) -> int:
-    at = Checkout(Path(__file__).resolve().parent.parent)
-    if argv[:1] in (["-h"], ["--help"]):
-        print(__doc__.rstrip())
-        return 0
-    if argv and argv[0] not in ("--", "test"):
-        print(f"run.py: {argv[0]} is not known. See {sys.argv[0]} --help.", file=sys.stderr)
-        return 2
-    if sys.version_info < OLDEST:
-        fail(at, old_python())
+def refuse_old_python():
+    """This file alone must be readable by any old Python, so that it can say what is wrong."""
+    text = "run.py: Stoker needs Python {}.{} or newer, this is {}.{}."
+    text = text.format(*(OLDEST + tuple(sys.version_info[:2])))
     try:
-        set_up(at, tests=argv[:1] == ["test"])
-        if not argv:
-            return open_window(at)
-        return gate(at, argv[1:]) if argv[0] == "test" else become(at, "engine", *argv[1:])
-    except SetupError as error:
-        fail(at, str(error))
-    except OSError as error:
-        fail(at, DISK_FULL if error.errno == errno.ENOSPC else str(error))
-    except KeyboardInterrupt:
-        print("\nrun.py: stopped; the next run goes on from here.", file=sys.stderr)
-        return 130
+        from shutil import which
+
+        found = [which("python3." + minor) for minor in ("13", "12", "11")]
+        newer = [path for path in found if path and works(path)]
+    except ImportError:
+        newer = []
+    hint = "Run it with " + newer[0] if newer else "Install one and run this with it"
+    sys.exit(text + " " + hint + ".")
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    if sys.version_info < OLDEST:
+        refuse_old_python()
+    from launch import main
+
+    sys.exit(main(sys.argv[1:], __doc__.strip()))

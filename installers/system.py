@@ -7,8 +7,8 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Mapping  # noqa: UP035
 
 from environment import Checkout, Progress, SetupError, read_stamp, run_logged, write_stamp
 
