@@ -1,1 +1,1 @@
-"""The HTTP server. One thread owns the model, handlers only queue: read worker.py, then http.py."""
+"""The HTTP server. One thread owns the model, handlers only queue: worker.py, then routes.py."""

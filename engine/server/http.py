@@ -1,269 +1,200 @@
-"""The routes. Handlers check and queue; the worker's thread does the work.
-
-GET  /livez      that the process runs; the only route that never needs the token
-GET  /health     Health        GET /events   server-sent events: see engine.protocol
-GET  /budget     BudgetStatus  POST /budget  {"budget": "30%"}
-GET  /v1/models, /v1/models/ID    POST /v1/chat/completions, /v1/completions
-"""
+"""`stoker serve`: listen, say so on standard output, run until a signal or the parent's end."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
+import errno
+import json
 import logging
-import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
 
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
+import uvicorn
 
-from engine.errors import StokerError
-from engine.protocol import to_json
-from engine.server import openai
-from engine.server.contract import LoadedModel, Progress
-from engine.server.errors import ApiError, describe, not_ready, stopping
-from engine.server.events import Hub
-from engine.server.fields import Fields, parse_object
-from engine.server.guard import ALIVE_PATH, Access, Guard
-from engine.server.mailbox import Mailbox, call_in_loop
-from engine.server.replies import Prepared
-from engine.server.status import Ticker
-from engine.server.wire import (
-    ClientGoneError,
-    EventStream,
-    JsonResponse,
-    error_response,
-    read_body,
-    unless_gone,
-)
-from engine.server.worker import Job, Worker
-from engine.text.generate import Finished, GenerationEvent, TextDelta
+from engine.errors import ServerStartError
+from engine.protocol import PROTOCOL_VERSION, Listening, to_json
+from engine.server.contract import LoadedModel, OpenModel, Progress
+from engine.server.guard import Access, is_loopback
+from engine.server.parent import die_with_parent, read_token, watch_parent
+from engine.server.routes import create_app
+from engine.settings import EngineSettings, ServerSettings, check
 
 log = logging.getLogger(__name__)
 
-FIRST_EVENT_SECONDS = 2.0  # so long an error still gets its own HTTP status, in a stream too
-KEEP_ALIVE_SECONDS = 10.0
-JOIN_SECONDS = 20.0
-
-Handler = Callable[[Request], Awaitable[Response]]
-Prepare = Callable[[bytes, LoadedModel], Prepared]
+SHUTDOWN_SECONDS = 5  # for open connections; the model is closed after that
 
 
-class Service:
-    """What the handlers share. Made in the event loop that serves them."""
+def serve(
+    settings: EngineSettings,
+    server: ServerSettings,
+    *,
+    parent_pipe: bool = False,
+    open_model: OpenModel | None = None,
+) -> None:
+    """Serve `settings.model` until SIGINT, SIGTERM or the end of the parent. Blocks.
 
-    def __init__(self, load: Callable[[Progress], LoadedModel]) -> None:
-        loop = asyncio.get_running_loop()
-        self.hub = Hub(loop)
-        self.worker = Worker(load, self.hub, lambda: call_in_loop(loop, self.ticker.changed))
-        self.ticker = Ticker(lambda: self.worker.work, self.worker.queued, self.hub.publish)
-        # One thread, so that requests keep their order; not the worker's, so that a bad request
-        # is refused and a good one tokenised while another one runs.
-        self._preparer = ThreadPoolExecutor(1, "prepare")
-        self._created = int(time.time())
+    With `parent_pipe`, the first line of standard input is the token (an empty one: none), and its
+    end means that the parent is gone. Raises ServerStartError, SettingError.
+    """
+    check(server)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    token = read_token() if parent_pipe else server.token
+    listener, access = listen(server.host, server.port, token)
 
-    @contextlib.asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """The worker and the ticker run inside; at the end the model is closed."""
-        self.hub.publish(self.worker.health)
-        self.worker.start()
-        ticking = asyncio.create_task(self.ticker.run())
+    def load(progress: Progress) -> LoadedModel:
+        if open_model is not None:
+            return open_model(settings, progress)
+        # Imported in the worker's thread: the window can connect before the kernels are there.
+        from engine import open_model as engine_open_model
+
+        return engine_open_model.open_model(settings, progress)
+
+    running = Server(load, access, listener)
+    if parent_pipe:
+        die_with_parent()
+        watch_parent(running.stop)
+    running.run_until_stopped()
+
+
+class Server(uvicorn.Server):
+    """uvicorn with our own start line, signals and order of shutting down."""
+
+    def __init__(
+        self,
+        load: Callable[[Progress], LoadedModel],
+        access: Access,
+        listener: socket.socket,
+        announce: Callable[[str], None] | None = None,
+    ) -> None:
+        self.app = create_app(load, access)
+        self.listener = listener
+        self._announce = announce or _print_line
+        super().__init__(
+            uvicorn.Config(
+                self.app,
+                lifespan="on",
+                ws="none",
+                log_config=None,
+                log_level="warning",
+                access_log=False,
+                server_header=False,
+                timeout_keep_alive=60,
+                timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+            )
+        )
+
+    def run_until_stopped(self) -> None:
+        self.run(sockets=[self.listener])
+
+    def stop(self) -> None:
+        """End soon. May be called from any thread, and from a signal handler."""
+        self.should_exit = True
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets=sockets)
+        host, port = self.listener.getsockname()[:2]
+        self._announce(json.dumps(to_json(Listening(PROTOCOL_VERSION, host, port, os.getpid()))))
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        # First the streams: uvicorn waits for every connection to finish its answer.
+        self.app.state.service.stop()
+        await super().shutdown(sockets=sockets)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals end the server cleanly; uvicorn would raise them again and lose the exit code."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        names = ("SIGINT", "SIGTERM", "SIGBREAK")
+        signals = [getattr(signal, name) for name in names if hasattr(signal, name)]
+        before = {number: signal.signal(number, self._on_signal) for number in signals}
         try:
             yield
         finally:
-            self.stop()
-            ticking.cancel()
-            self._preparer.shutdown(wait=False, cancel_futures=True)
-            if not await asyncio.to_thread(self.worker.join, JOIN_SECONDS):
-                log.error("the worker did not end within %d seconds", JOIN_SECONDS)
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
-    def stop(self) -> None:
-        """End all streams, the running request and the queue, so that the server can leave."""
-        self.worker.stop()
-        self.hub.close()
-
-    def model(self) -> LoadedModel:
-        """The model. Raises ApiError 503 while there is none."""
-        model = self.worker.model
-        if model is None:
-            raise not_ready(self.worker.health)
-        return model
-
-    async def alive(self, request: Request) -> Response:
-        return JsonResponse({"status": "ok"})
-
-    async def health(self, request: Request) -> Response:
-        return JsonResponse(to_json(self.worker.health))
-
-    async def events(self, request: Request) -> Response:
-        reader = self.hub.subscribe()
-        return EventStream(reader.frames(), lambda: self.hub.unsubscribe(reader))
-
-    async def budget(self, request: Request) -> Response:
-        """Read the budget, or change it between two steps of the running request."""
-        if request.method == "POST":
-            fields = Fields(parse_object(await read_body(request)))
-            text = fields.text("budget")
-            if not text:
-                raise fields.wrong("budget", 'a text such as "auto", "6GiB" or "60%"')
-            self.model()
-            answer = self.worker.set_budget(text)
-        else:
-            self.model()
-            answer = self.worker.call(lambda model: model.budget())
-        return JsonResponse(to_json(await asyncio.wrap_future(answer)))
-
-    async def models(self, request: Request) -> Response:
-        return JsonResponse(openai.models_body(self.model().info, self._created))
-
-    async def one_model(self, request: Request) -> Response:
-        info = self.model().info
-        openai.check_model(request.path_params["name"], info)
-        return JsonResponse(openai.model_body(info, self._created))
-
-    async def chat(self, request: Request) -> Response:
-        return await self._generate(request, openai.prepare_chat)
-
-    async def completion(self, request: Request) -> Response:
-        return await self._generate(request, openai.prepare_completion)
-
-    async def _generate(self, request: Request, prepare: Prepare) -> Response:
-        body = await read_body(request)
-        model = self.model()
-        loop = asyncio.get_running_loop()
-        prepared = await loop.run_in_executor(self._preparer, prepare, body, model)
-        job = Job(prepared.request, Mailbox(loop))
-        self.worker.submit(job)
-        if not prepared.stream:
-            try:
-                return await unless_gone(request.receive, _whole(prepared, job.mailbox))
-            finally:
-                self.worker.cancel(job)
-        try:
-            first = await unless_gone(request.receive, _first(job.mailbox))
-        except BaseException:
-            self.worker.cancel(job)
-            raise
-        parts = _stream(prepared, job.mailbox, first)
-        return EventStream(parts, lambda: self.worker.cancel(job))
+    def _on_signal(self, number: int, frame: Any) -> None:
+        if self.should_exit and number == signal.SIGINT:
+            os._exit(130)  # the second Ctrl+C: at once, without saving
+        self.stop()
 
 
-async def _whole(prepared: Prepared, mailbox: Mailbox) -> Response:
-    """Collect all events into one JSON object."""
-    texts: list[TextDelta] = []
-    while True:
-        for event in await mailbox.take():
-            if isinstance(event, TextDelta):
-                texts.append(event)
-            elif isinstance(event, Finished):
-                if event.reason == "cancelled":
-                    raise stopping()
-                answer = TextDelta(
-                    "".join(delta.text for delta in texts),
-                    tuple(token for delta in texts for token in delta.tokens),
-                )
-                return JsonResponse(prepared.reply.whole(answer, event))
+def _print_line(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
 
 
-async def _first(mailbox: Mailbox) -> list[GenerationEvent]:
-    """The first events, or none if they take long. Raises what went wrong until then."""
+def listen(host: str, port: int, token: str) -> tuple[socket.socket, Access]:
+    """A listening socket and the rules that go with its address. Raises ServerStartError."""
+    if not (token.isascii() and token.isprintable() and " " not in token):
+        raise ServerStartError(
+            "The token has spaces or characters outside ASCII", "Use letters and digits"
+        )
+    host = host.strip().removeprefix("[").removesuffix("]")
+    family, address = _resolve(host, port)
+    loopback = is_loopback(address[0])
+    if not loopback and not token:
+        raise ServerStartError(
+            f"Listening on {host} lets other computers in, and no token is set",
+            "Set one with --token, or listen on 127.0.0.1",
+        )
+    listener = socket.socket(family, socket.SOCK_STREAM)
     try:
-        return await asyncio.wait_for(mailbox.take(), FIRST_EVENT_SECONDS)
-    except TimeoutError:
-        return []
+        _reuse(listener)
+        listener.bind(address)
+        listener.listen(128)
+    except OSError as error:
+        listener.close()
+        raise _cannot_listen(host, port, error) from error
+    return listener, Access(token, host, loopback)
 
 
-async def _stream(
-    prepared: Prepared, mailbox: Mailbox, first: list[GenerationEvent]
-) -> AsyncGenerator[bytes, None]:
-    """The bytes of a streamed answer. Comments keep the line open in the queue and the prompt."""
-    reply = prepared.reply
-    yield reply.opening()
-    events = first
+def _resolve(host: str, port: int) -> tuple[int, tuple[Any, ...]]:
+    """The first address of `host`, IPv4 before IPv6: that is what clients try for localhost."""
     try:
-        while True:
-            for event in events:
-                if isinstance(event, Finished) and event.reason == "cancelled":
-                    raise stopping()
-                yield reply.chunk(event)
-                if isinstance(event, Finished):
-                    return
-            try:
-                events = await asyncio.wait_for(mailbox.take(), KEEP_ALIVE_SECONDS)
-            except TimeoutError:
-                events = []
-                yield b": still working\n\n"
-    except Exception as error:  # the status is sent already: the stream has to tell
-        yield reply.failure(describe(error).body)
+        if not host:
+            raise socket.gaierror(socket.EAI_NONAME, "the name is empty")
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (socket.gaierror, UnicodeError) as error:
+        raise ServerStartError(
+            f"There is no address for the host {host!r} ({error})",
+            "Use --host 127.0.0.1, or an address of this computer",
+        ) from error
+    family, _, _, _, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
+    return family, address
 
 
-def _guarded(handler: Handler) -> Handler:
-    """Every error of a handler as a JSON answer; bugs with their traceback in the log."""
-
-    async def answer(request: Request) -> Response:
-        try:
-            return await handler(request)
-        except ClientGoneError:
-            return Response(status_code=499)  # nobody reads it
-        except StokerError as error:
-            return error_response(error)
-        except Exception as error:  # the request's boundary: a bug must not end the server
-            log.exception("%s %s failed", request.method, request.url.path)
-            return error_response(error)
-
-    return answer
-
-
-async def _http_error(request: Request, error: Exception) -> Response:
-    """404 and 405 of the router."""
-    assert isinstance(error, HTTPException)
-    path = request.url.path
-    if error.status_code == 405:
-        allowed = (error.headers or {}).get("Allow", "")
-        text = f"{path} does not take {request.method}"
-        problem = ApiError(405, text, f"Use {allowed}", code="method_not_allowed")
+def _reuse(listener: socket.socket) -> None:
+    if sys.platform == "win32":
+        # SO_REUSEADDR would let two programs share the port there.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_EXCLUSIVEADDRUSE, 1)
     else:
-        problem = ApiError(error.status_code, f"There is no {path}", code="not_found")
-    response = error_response(problem)
-    response.headers.update(error.headers or {})
-    return response
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 
 
-Method = Callable[[Service, Request], Awaitable[Response]]
-
-
-def create_app(load: Callable[[Progress], LoadedModel], access: Access) -> Starlette:
-    """The application. `app.state.service` is there from startup on."""
-
-    @contextlib.asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        app.state.service = Service(load)
-        async with app.state.service.running():
-            yield
-
-    def route(path: str, handler: Method, *methods: str) -> Route:
-        async def bound(request: Request) -> Response:
-            return await handler(request.app.state.service, request)
-
-        return Route(path, _guarded(bound), methods=methods)
-
-    return Starlette(
-        routes=[
-            route(ALIVE_PATH, Service.alive, "GET"),
-            route("/health", Service.health, "GET"),
-            route("/events", Service.events, "GET"),
-            route("/budget", Service.budget, "GET", "POST"),
-            route("/v1/models", Service.models, "GET"),
-            route("/v1/models/{name:path}", Service.one_model, "GET"),
-            route("/v1/chat/completions", Service.chat, "POST"),
-            route("/v1/completions", Service.completion, "POST"),
-        ],
-        middleware=[Middleware(Guard, access=access)],
-        exception_handlers={HTTPException: _http_error},
-        lifespan=lifespan,
+def _cannot_listen(host: str, port: int, error: OSError) -> ServerStartError:
+    if error.errno == errno.EADDRINUSE:
+        return ServerStartError(
+            f"Port {port} on {host} is in use by another program",
+            "End that program, choose another port with --port, or use --port 0 for any free one",
+        )
+    if error.errno == errno.EADDRNOTAVAIL:
+        return ServerStartError(
+            f"{host} is not an address of this computer", "Use --host 127.0.0.1"
+        )
+    if isinstance(error, PermissionError):
+        return ServerStartError(
+            f"The system does not allow listening on port {port} of {host}",
+            "Choose a port above 1023 with --port",
+        )
+    return ServerStartError(
+        f"Cannot listen on {host} port {port}: {error.strerror or error}",
+        "Choose another --host or --port",
     )
