@@ -126,7 +126,8 @@ def _reference(g: Geometry, weights: dict[str, Encoded]) -> Any:
         "attn_implementation": "eager",
         "experts_implementation": "eager",
     }
-    model = Qwen3MoeForCausalLM(Qwen3MoeConfig(**options)).float().eval()
+    model: Any = Qwen3MoeForCausalLM(Qwen3MoeConfig(**options))
+    model.eval()
     state = {name: torch.from_numpy(v.copy()) for name, v in _state(g, weights).items()}
     if g.tied:
         state["lm_head.weight"] = state["model.embed_tokens.weight"]

@@ -1,0 +1,171 @@
+"""Write a large synthetic Qwen3 MoE file: real geometry, random valid blocks, noise for answers.
+
+For measuring speed, memory and residency where no real model can be downloaded:
+
+    python -m tests.builders.synthetic out.gguf --layers 6 --mix q4_k_m
+    python -m tests.builders.synthetic out.gguf --layers 48 --mix q8_0 --vocab 8192
+
+llama.cpp loads the file too. Activations stay finite at any depth: matrices keep the size of what
+they read. Routing is close to even, unlike that of a trained model.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import numpy.typing as npt
+from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
+
+from tests.builders.blocks import FLOAT_TYPES, random_raw, row_bytes
+from tests.builders.qwen3moe_file import (
+    Geometry,
+    add_geometry,
+    fitting_type,
+    is_float_tensor,
+    mixed_type,
+    tensor_shapes,
+)
+from tests.builders.tiny_tokenizer import (
+    LEAST_VOCABULARY,
+    SPECIALS,
+    TinyVocabulary,
+    add_tokenizer,
+    byte_letters,
+)
+
+POOL_BYTES = 32 << 20
+QWEN3_SPECIALS_AT = 151643  # ids of <|endoftext|>, <|im_start|>, <|im_end|> in Qwen3
+
+
+def tensor_type(name: str, shape: tuple[int, ...], g: Geometry, mix: str) -> GGMLQuantizationType:
+    if is_float_tensor(name):
+        return GGMLQuantizationType.F32
+    return fitting_type(mixed_type(name, mix, g.layers, g.tied), shape[-1])
+
+
+class _Pool:
+    """Random blocks of one type and spread, from which tensors are cut at random places.
+
+    Making blocks costs ten times more than writing them, and nothing that is measured depends on
+    two distant tensors having no block in common.
+    """
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self._rng = rng
+        self._pools: dict[tuple[GGMLQuantizationType, int], npt.NDArray[np.uint8]] = {}
+
+    def slabs(self, kind: GGMLQuantizationType, shape: tuple[int, ...]) -> Iterator[bytes]:
+        """The bytes of a matrix, or of a stack of experts expert by expert."""
+        size = GGML_QUANT_SIZES[kind][1]
+        pool = self._pools.get((kind, shape[-1]))
+        if pool is None:
+            rows = POOL_BYTES // row_bytes(kind, shape[-1])
+            raw = random_raw(self._rng, kind, (rows, shape[-1]), 1 / math.sqrt(shape[-1]))
+            pool = np.ascontiguousarray(raw).view(np.uint8).reshape(-1)
+            self._pools[kind, shape[-1]] = pool
+        slab = math.prod(shape[-2:]) // GGML_QUANT_SIZES[kind][0] * size
+        for _ in range(shape[0] if len(shape) == 3 else 1):
+            left = slab
+            while left:
+                at = int(self._rng.integers(len(pool) // size // 2)) * size
+                piece = pool[at : at + min(left, len(pool) - at)]
+                yield piece.tobytes()
+                left -= len(piece)
+
+
+def synthetic_vocabulary(size: int) -> TinyVocabulary:
+    """Bytes, pairs of bytes, pairs of such pairs; with enough room the special ids of Qwen3."""
+    letters = byte_letters()
+    tokens, merges = list(letters), list[str]()
+    plain = QWEN3_SPECIALS_AT if size >= QWEN3_SPECIALS_AT + 8 else size - len(SPECIALS)
+    visible = [letters[b] for b in range(32, 127)]
+    pairs = [(a, b) for a in visible for b in visible]
+    double = [a + b for a, b in pairs]
+    for left, right in [*pairs, *((a, b) for a in double[:400] for b in double)]:
+        if len(tokens) >= plain:
+            break
+        merges.append(f"{left} {right}")
+        tokens.append(left + right)
+    kinds = [int(gguf.TokenType.NORMAL)] * len(tokens)
+    tokens += SPECIALS
+    kinds += [int(gguf.TokenType.CONTROL)] * len(SPECIALS)
+    for i in range(len(tokens), size):
+        tokens.append(f"[PAD{i}]")
+        kinds.append(int(gguf.TokenType.UNUSED))
+    return TinyVocabulary(tokens, kinds, merges)
+
+
+def write_synthetic(path: Path, geometry: Geometry, mix: str = "q4_k_m", seed: int = 0) -> int:
+    """Write the file tensor by tensor (memory: about 100 MB); returns its size in bytes."""
+    rng = np.random.default_rng(seed)
+    writer = gguf.GGUFWriter(path, "qwen3moe")
+    add_geometry(writer, geometry, f"synthetic {geometry.layers} layers {mix}")
+    add_tokenizer(writer, synthetic_vocabulary(geometry.vocab))
+    shapes = tensor_shapes(geometry)
+    kinds = {name: tensor_type(name, shape, geometry, mix) for name, shape in shapes.items()}
+    for name, shape in shapes.items():
+        kind = kinds[name]
+        nbytes = math.prod(shape[:-1]) * row_bytes(kind, shape[-1])
+        writer.add_tensor_info(name, shape, np.dtype(np.float32), nbytes, raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_ti_data_to_file()
+    writer.close()
+    pool = _Pool(rng)
+    with path.open("r+b") as file:
+        file.seek(0, 2)
+        for name, shape in shapes.items():
+            file.write(bytes(-file.tell() % gguf.GGUF_DEFAULT_ALIGNMENT))
+            for part in _tensor_parts(pool, rng, name, kinds[name], shape):
+                file.write(part)
+        return file.tell()
+
+
+def _tensor_parts(
+    pool: _Pool,
+    rng: np.random.Generator,
+    name: str,
+    kind: GGMLQuantizationType,
+    shape: tuple[int, ...],
+) -> Iterator[bytes]:
+    if name.endswith("_norm.weight"):
+        yield (1 + 0.1 * rng.standard_normal(shape)).astype(np.float32).tobytes()
+    elif is_float_tensor(name) or kind in FLOAT_TYPES:
+        for _ in range(shape[0] if len(shape) == 3 else 1):
+            raw: npt.NDArray[Any] = random_raw(rng, kind, shape[-2:], 1 / math.sqrt(shape[-1]))
+            yield raw.tobytes()
+    else:
+        yield from pool.slabs(kind, shape)
+
+
+def main() -> None:
+    full = Geometry()
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--mix", default="q4_k_m", help="q4_k_m, or one type: q4_k, q8_0, f16 ...")
+    parser.add_argument("--seed", type=int, default=0)
+    names = ("layers", "embd", "heads", "kv_heads", "head_dim", "experts", "used", "ff", "vocab",
+             "context")  # fmt: skip
+    for name in names:
+        flag = "--" + name.replace("_", "-")
+        parser.add_argument(flag, type=int, default=getattr(full, name), metavar="N")
+    parser.add_argument("--tied", action="store_true", help="no output matrix of its own")
+    args = parser.parse_args()
+    if args.vocab < LEAST_VOCABULARY:
+        parser.error(f"--vocab must be at least {LEAST_VOCABULARY}")
+    geometry = replace(full, tied=args.tied, **{name: getattr(args, name) for name in names})
+    start = time.perf_counter()
+    size = write_synthetic(args.out, geometry, args.mix, args.seed)
+    print(f"{args.out}: {size / 1e9:.2f} GB in {time.perf_counter() - start:.1f} s")
+
+
+if __name__ == "__main__":
+    main()
