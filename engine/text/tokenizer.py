@@ -104,10 +104,11 @@ class Tokenizer:
 
     def _merge(self, text: str) -> list[int]:
         try:
-            return self._bpe.encode(text, add_special_tokens=False).ids
+            text.encode()
         except UnicodeEncodeError:
             # JSON can carry half a surrogate pair, which is no character.
-            return self._merge(_SURROGATE.sub("\ufffd", text))
+            text = _SURROGATE.sub("\ufffd", text)
+        return self._bpe.encode(text, add_special_tokens=False).ids
 
     def token_text(self, token_id: int) -> str:
         """The token as the file writes it."""
