@@ -221,14 +221,15 @@ class _Environment(ImmutableSandboxedEnvironment):
         return super().call(context, obj, *args, **kwargs)
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-        """Refuse what makes a huge value out of two small ones."""
-        sizes = [len(v) if isinstance(v, str | list | tuple) else v for v in (left, right)]
-        if all(isinstance(size, int) for size in sizes):
-            power = operator == "**"
-            if abs(sizes[1]) > 1024 if power else abs(sizes[0] * sizes[1]) > 1 << 64:
+        """Refuse what makes a huge value out of two small ones: no loop would see it."""
+        for value, most in ((left, 1 << 64), (right, 64 if operator == "**" else 1 << 64)):
+            if isinstance(value, int) and abs(value) > most:
                 raise TemplateError(f"it computes a huge number with {operator}")
-            if not power and sizes != [left, right] and sizes[0] * sizes[1] > MAX_CHARACTERS:
-                raise TemplateError(f"it made a value of {sizes[0] * sizes[1]} elements")
+        for value, times in ((left, right), (right, left)):
+            if isinstance(value, str | list | tuple) and isinstance(times, int):
+                size = len(value) * times
+                if size > MAX_CHARACTERS:
+                    raise TemplateError(f"it made a value of {size} characters or elements")
         return super().call_binop(context, operator, left, right)
 
 
@@ -322,5 +323,5 @@ def _parse_call(call: Mapping[str, Any]) -> dict[str, Any]:
 
 def _one_line(error: BaseException) -> str:
     """The message in one short line, for errors that carry whole documents."""
-    text = " ".join(str(error).split()) or type(error).__name__
+    text = " ".join(str(error).split()).rstrip(".") or type(error).__name__
     return text if len(text) <= 300 else text[:297] + "..."
