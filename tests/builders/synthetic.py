@@ -42,6 +42,7 @@ from tests.builders.tiny_tokenizer import (
 )
 
 POOL_BYTES = 32 << 20
+ROWS_AT_ONCE = 1 << 14
 QWEN3_SPECIALS_AT = 151643  # ids of <|endoftext|>, <|im_start|>, <|im_end|> in Qwen3
 
 
@@ -52,10 +53,11 @@ def tensor_type(name: str, shape: tuple[int, ...], g: Geometry, mix: str) -> GGM
 
 
 class _Pool:
-    """Random blocks of one type and spread, from which tensors are cut at random places.
+    """Random blocks of one type and spread, from which experts are cut at random places.
 
-    Making blocks costs ten times more than writing them, and nothing that is measured depends on
-    two distant tensors having no block in common.
+    Making blocks costs more than writing them, and nothing that is measured depends on two experts
+    having no block in common. Other matrices are made anew: equal rows in two places of the head
+    would give two tokens the same logit.
     """
 
     def __init__(self, rng: np.random.Generator) -> None:
@@ -63,7 +65,7 @@ class _Pool:
         self._pools: dict[tuple[GGMLQuantizationType, int], npt.NDArray[np.uint8]] = {}
 
     def slabs(self, kind: GGMLQuantizationType, shape: tuple[int, ...]) -> Iterator[bytes]:
-        """The bytes of a matrix, or of a stack of experts expert by expert."""
+        """The bytes of a stack of experts, expert by expert."""
         size = GGML_QUANT_SIZES[kind][1]
         pool = self._pools.get((kind, shape[-1]))
         if pool is None:
@@ -72,7 +74,7 @@ class _Pool:
             pool = np.ascontiguousarray(raw).view(np.uint8).reshape(-1)
             self._pools[kind, shape[-1]] = pool
         slab = math.prod(shape[-2:]) // GGML_QUANT_SIZES[kind][0] * size
-        for _ in range(shape[0] if len(shape) == 3 else 1):
+        for _ in range(shape[0]):
             left = slab
             while left:
                 at = int(self._rng.integers(len(pool) // size // 2)) * size
@@ -138,12 +140,14 @@ def _tensor_parts(
 ) -> Iterator[bytes]:
     if name.endswith("_norm.weight"):
         yield (1 + 0.1 * rng.standard_normal(shape)).astype(np.float32).tobytes()
-    elif is_float_tensor(name) or kind in FLOAT_TYPES:
-        for _ in range(shape[0] if len(shape) == 3 else 1):
-            raw: npt.NDArray[Any] = random_raw(rng, kind, shape[-2:], 1 / math.sqrt(shape[-1]))
-            yield raw.tobytes()
-    else:
+    elif len(shape) == 3 and kind not in FLOAT_TYPES:
         yield from pool.slabs(kind, shape)
+    else:
+        rows, cols = math.prod(shape[:-1]), shape[-1]
+        for start in range(0, rows, ROWS_AT_ONCE):
+            part = (min(ROWS_AT_ONCE, rows - start), cols)
+            raw: npt.NDArray[Any] = random_raw(rng, kind, part, 1 / math.sqrt(cols))
+            yield raw.tobytes()
 
 
 def main() -> None:
