@@ -1,0 +1,71 @@
+"""The compiled kernels; use them through engine.kernels.table, which documents each operation."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_F32 = NDArray[np.float32]
+_I32 = NDArray[np.int32]
+_U64 = NDArray[np.uint64]
+_Half = NDArray[Any]  # float16 or uint16
+
+def available_isas() -> list[str]: ...
+
+class ExpertMatrix:
+    def __init__(self, offset: int, format_id: int, rows: int, cols: int) -> None: ...
+
+class Engine:
+    def __init__(self, threads: int, isa: str) -> None: ...
+    @property
+    def isa(self) -> str: ...
+    @property
+    def threads(self) -> int: ...
+    def matmul(
+        self, address: int, format_id: int, rows: int, cols: int, x: _F32, out: _F32, /
+    ) -> None: ...
+    def rms_norm(self, x: _F32, weight: _F32, eps: float, out: _F32, /) -> None: ...
+    def head_norm_rope(
+        self,
+        x: _F32,
+        heads: int,
+        head_dim: int,
+        weight: _F32,
+        eps: float,
+        cos: _F32,
+        sin: _F32,
+        start: int,
+        /,
+    ) -> None: ...
+    def store_kv(
+        self, k: _F32, v: _F32, k_cache: _Half, v_cache: _Half, start: int, /
+    ) -> None: ...
+    def attention(
+        self,
+        q: _F32,
+        k_cache: _Half,
+        v_cache: _Half,
+        start: int,
+        kv_heads: int,
+        head_dim: int,
+        scale: float,
+        out: _F32,
+        /,
+    ) -> None: ...
+    def route(self, logits: _F32, used: int, ids: _I32, weights: _F32, /) -> None: ...
+    def experts(
+        self,
+        x: _F32,
+        ids: _I32,
+        base: _U64,
+        gate: ExpertMatrix,
+        up: ExpertMatrix,
+        down: ExpertMatrix,
+        y: _F32,
+        /,
+    ) -> None: ...
+    def combine(self, y: _F32, weights: _F32, out: _F32, /) -> None: ...
+    def add(self, a: _F32, b: _F32, /) -> None: ...
+    def embed(
+        self, address: int, format_id: int, rows: int, cols: int, ids: _I32, out: _F32, /
+    ) -> None: ...

@@ -1,0 +1,61 @@
+// The arithmetic contract of Stoker's kernels, and the constants that fix it.
+//
+// Every implementation (this library at every instruction set, engine/kernels/reference.py, and the
+// GPU kernels) computes exactly this, so results are equal bit for bit. All float operations are IEEE
+// binary32, rounded to nearest even, each rounded on its own: no fused multiply-add, no flushing of
+// subnormals, no reassociation. "NaN" below means some NaN; its sign and payload are not fixed.
+//
+// 1. Quantised activations. A row of float32 is cut into blocks as long as the weight format's blocks
+//    (32 or 256). amax = largest |x| of the block, taken on the bit patterns.
+//      amax not finite (some Inf or NaN):  scale = NaN, codes = 0     (every sum that uses it is NaN)
+//      amax < 2^-120:                      scale = 0,   codes = 0     (127 / amax could overflow)
+//      else: scale = amax / 127; inv = 127 / amax; code = round_half_even(x * inv), in -127..127.
+// 2. Block term. isum = sum of (sub-scale * code_w * code_x) over the block, an exact int32; the fixed
+//    offset of a format (Q6_K: 32, Q4_0: 8) is part of code_w. Formats with minima have
+//    msum = sum of (sub-minimum * code_x), also exact.
+//      t = (d * dx) * float(isum)                                     without minima
+//      t = (d * dx) * float(isum) - (dmin * dx) * float(msum)         with minima
+// 3. Row sum. Eight partial sums start at +0; the term of block b is added to partial sum b mod 8, in
+//    the order of b. Then s[i] += s[i + 4] (i < 4), s[i] += s[i + 2] (i < 2), s[0] + s[1].
+// 4. F32, F16 and BF16 weights: 32 partial sums from +0; partial j mod 32 += w[j] * x[j] in the order of
+//    j. Then the tree (i, i + 16), (i, i + 8), (i, i + 4), (i, i + 2), (i, i + 1): "the tree of 32".
+// 5. exp(x): x > 88 counts as 88; x < -87 gives +0; NaN stays NaN. n = round_half_even(x * LOG2E);
+//    r = (x - n * LN2_HI) - n * LN2_LO; g = Horner over EXP_POLY in r; ((r * r) * g + r) + 1, then an
+//    exact multiplication by 2^n. exp(0) is exactly 1. SiLU(x) = x / (1 + exp(-x)).
+// 6. RMS norm: s = sum of x[j] * x[j] as in 4; r = 1 / sqrt(s / n + eps); out[j] = (x[j] * r) * w[j].
+//    Rotation (NEOX pairs): a' = a * cos - b * sin, b' = b * cos + a * sin.
+// 7. Attention of one head: keys in chunks of 64 aligned to absolute positions, starting with m = -Inf,
+//    l = 0, o[] = 0. Per chunk, over its visible keys:
+//      score = (sum over i = 0, 1, .. of q[i] * k[i], one running sum from +0) * scale
+//      M = max(m, scores) (NaN never wins), c = exp(m - M), p = exp(score - M), invisible p = +0
+//      l = l * c + (sum of the 64 p as in 4);  o[i] = o[i] * c, then o[i] += p * v[i] key by key; m = M
+//    out[i] = o[i] / l.
+// 8. Router: M = max of the logits (NaN never wins; from -Inf), e = exp(logit - M), p = e / (sum of e as
+//    in 4). Then `used` times: the largest p not yet taken, the lower id on ties (the first one not
+//    taken, unless a later one is greater). w = p / max(sum of the taken p in that order, 2^-14).
+// 9. Experts: h[j] = SiLU(gate[j]) * up[j]; y = down(h). Combination per token: c = w0 * y0, then
+//    c += wk * yk in router order, then out += c.
+//
+// Work is split over rows, heads, experts and tokens, never inside a sum.
+#pragma once
+
+#include <cstdint>
+
+namespace stoker {
+
+constexpr float LOG2E = 0x1.715476p+0f;
+constexpr float LN2_HI = 0x1.63p-1f;            // 355/512: n * LN2_HI is exact for |n| < 2^15
+constexpr float LN2_LO = -0x1.bd0106p-13f;      // ln 2 - LN2_HI
+constexpr float EXP_LOWEST = -87.0f;
+constexpr float EXP_HIGHEST = 88.0f;
+// (exp(r) - 1 - r) / r^2 on |r| <= ln(2) / 2, interpolated at the Chebyshev nodes; highest power first.
+constexpr float EXP_POLY[6] = {0x1.a12528p-13f, 0x1.6d4362p-10f, 0x1.1110e0p-7f,
+                               0x1.5554e8p-5f,  0x1.555556p-3f,  0.5f};
+constexpr float ROUND_MAGIC = 12582912.0f;      // 1.5 * 2^23: (v + M) - M rounds half to even, |v| < 2^22
+constexpr float TINY_AMAX = 0x1p-120f;
+constexpr float LEAST_WEIGHT_SUM = 0x1p-14f;
+constexpr int KEY_CHUNK = 64;                   // keys that attention walks at a time
+constexpr int FLOAT_LANES = 32;                 // partial sums of a float row
+constexpr int BLOCK_LANES = 8;                  // partial sums of a row of blocks
+
+}  // namespace stoker

@@ -1,0 +1,243 @@
+// How work is cut: matrices by rows (and many tokens by tiles), attention by queries and heads, the rest by
+// rows of activations. No cut goes through a sum, so results do not depend on it.
+#include "engine.h"
+
+#include "contract.h"
+
+#include <algorithm>
+#include <new>
+
+namespace stoker {
+
+namespace {
+
+constexpr int64_t UNIT_BYTES = 48 << 10;    // weights of one unit in decoding: some microseconds of reading
+constexpr int64_t TOKEN_TILE = 128;         // tokens of one unit: their sums stay in the second-level cache
+constexpr int64_t ROW_STEP = 16;            // units start at multiples of the widest row tile
+constexpr int64_t SMALL_WORK = 16 << 10;    // values: less is not worth waking a thread
+
+int64_t round_up(int64_t v, int64_t step) { return (v + step - 1) / step * step; }
+
+// Rows of one unit: about UNIT_BYTES of weights, and at least four units per thread where possible.
+int64_t unit_rows(int64_t rows, int64_t row_bytes, int64_t others, int threads) {
+  const int64_t by_bytes = UNIT_BYTES / std::max<int64_t>(row_bytes, 1);
+  const int64_t by_share = rows * others / (4 * static_cast<int64_t>(threads));
+  return round_up(std::clamp<int64_t>(std::min(by_bytes, by_share), 1, 256), ROW_STEP);
+}
+
+}  // namespace
+
+Buffer::~Buffer() { ::operator delete(data_, std::align_val_t{64}); }
+
+uint8_t* Buffer::at_least(size_t bytes) {
+  if (bytes > size_) {
+    const size_t size = bytes + bytes / 4;
+    auto* grown = static_cast<uint8_t*>(::operator new(size, std::align_val_t{64}));
+    ::operator delete(data_, std::align_val_t{64});
+    data_ = grown;
+    size_ = size;
+  }
+  return data_;
+}
+
+void ActRows::prepare(const OpTable& ops, Pool& pool, const float* x, int64_t n, int64_t cols, int block) {
+  acts_.resize(static_cast<size_t>(n));
+  if (block == 1) {
+    for (int64_t i = 0; i < n; ++i) acts_[i] = {x + i * cols, nullptr, nullptr, nullptr, nullptr};
+    return;
+  }
+  const int64_t held = cols / block + BLOCK_LANES - 1;  // blocks, with the cyclic ones
+  const int64_t scales = round_up(held * block, 64);
+  const int64_t sums16 = scales + round_up(held * 4, 64);
+  const int64_t sums32 = sums16 + round_up(held * (block / 16) * 2, 64);
+  const int64_t stride = sums32 + round_up(held * (block / 32) * 2, 64);
+  uint8_t* storage = storage_.at_least(static_cast<size_t>(stride * n));
+  const auto one = [&](int64_t i, int) {
+    uint8_t* p = storage + i * stride;
+    const ActOut out = {reinterpret_cast<int8_t*>(p), reinterpret_cast<float*>(p + scales),
+                        reinterpret_cast<int16_t*>(p + sums16), reinterpret_cast<int16_t*>(p + sums32)};
+    acts_[i] = {x + i * cols, out.codes, out.scales, out.sums16, out.sums32};
+    ops.quantise(x + i * cols, cols, block, out);
+  };
+  if (n * cols <= SMALL_WORK)
+    for (int64_t i = 0; i < n; ++i) one(i, 0);
+  else
+    pool.run(n, one);
+}
+
+Engine::Engine(const OpTable& ops, int threads) : ops_(ops), pool_(threads) {
+  scratch_ = scratch_buffer_.at_least(static_cast<size_t>(SCRATCH_BYTES) * pool_.threads());
+}
+
+template <class Body>
+void Engine::for_rows(int64_t n, int64_t work_per_row, const Body& body) {
+  if (n * work_per_row <= SMALL_WORK)
+    for (int64_t i = 0; i < n; ++i) body(i, 0);
+  else
+    pool_.run(n, body);
+}
+
+void Engine::matmul(const MatrixRef& w, const float* x, int64_t n, float* out) {
+  std::lock_guard<std::mutex> lock(busy_);
+  x_rows_.prepare(ops_, pool_, x, n, w.cols, w.format->block);
+  outs_.resize(static_cast<size_t>(n));
+  for (int64_t i = 0; i < n; ++i) outs_[i] = out + i * w.rows;
+  const int64_t tiles = (n + TOKEN_TILE - 1) / TOKEN_TILE;
+  const int64_t step = unit_rows(w.rows, w.row_bytes(), tiles, pool_.threads());
+  const int64_t parts = (w.rows + step - 1) / step;
+  pool_.run(parts * tiles, [&](int64_t unit, int thread) {
+    const int64_t row = unit / tiles * step, token = unit % tiles * TOKEN_TILE;
+    w.format->rows({w.data, w.cols, row, std::min(row + step, w.rows), x_rows_.acts() + token,
+                    outs_.data() + token, std::min(TOKEN_TILE, n - token), scratch(thread)});
+  });
+}
+
+void Engine::rms_norm(const float* x, const float* weight, float eps, int64_t n, int64_t cols, float* out) {
+  std::lock_guard<std::mutex> lock(busy_);
+  for_rows(n, cols, [&](int64_t i, int) { ops_.rms_norm(x + i * cols, weight, eps, cols, out + i * cols); });
+}
+
+void Engine::head_norm_rope(float* x, int64_t n, int heads, int head_dim, const float* weight, float eps,
+                            const float* cos, const float* sin, int64_t half, int64_t start) {
+  std::lock_guard<std::mutex> lock(busy_);
+  for_rows(n, static_cast<int64_t>(heads) * head_dim, [&](int64_t i, int) {
+    for (int h = 0; h < heads; ++h) {
+      float* head = x + (i * heads + h) * head_dim;
+      ops_.rms_norm(head, weight, eps, head_dim, head);
+      ops_.rotate(head, cos + (start + i) * half, sin + (start + i) * half, half);
+    }
+  });
+}
+
+void Engine::store_kv(const float* k, const float* v, uint16_t* k_cache, uint16_t* v_cache, int64_t n,
+                      int64_t cols, int64_t start) {
+  std::lock_guard<std::mutex> lock(busy_);
+  for_rows(n, cols, [&](int64_t i, int) {
+    ops_.store_kv(k + i * cols, v + i * cols, k_cache, v_cache, start + i, cols);
+  });
+}
+
+void Engine::attention(const AttentionArgs& a) {
+  std::lock_guard<std::mutex> lock(busy_);
+  const int group = a.heads / a.kv_heads;
+  const int64_t row_parts = (a.n + ATTENTION_ROWS - 1) / ATTENTION_ROWS;
+  int step = std::min(group, ATTENTION_HEADS);
+  const auto head_parts = [&] { return (group + step - 1) / step; };
+  while (step > 1 && pool_.threads() > 1 && row_parts * a.kv_heads * head_parts() < 2 * pool_.threads())
+    step = (step + 1) / 2;
+  const int64_t per_row = static_cast<int64_t>(a.kv_heads) * head_parts();
+  pool_.run(row_parts * per_row, [&](int64_t unit, int thread) {
+    const int kv_head = static_cast<int>(unit % per_row / head_parts());
+    const int first = static_cast<int>(unit % head_parts()) * step;
+    // The last queries see the most keys: start with them.
+    const int64_t row = (row_parts - 1 - unit / per_row) * ATTENTION_ROWS;
+    ops_.attention({a.q, a.k_cache, a.v_cache, a.out, a.start, row, std::min(row + ATTENTION_ROWS, a.n),
+                    kv_head * group + first, kv_head * group + std::min(first + step, group), a.heads, kv_head,
+                    a.kv_heads, a.head_dim, a.scale, scratch(thread)});
+  });
+}
+
+void Engine::route(const float* logits, int64_t n, int64_t count, int64_t used, int32_t* ids, float* weights) {
+  std::lock_guard<std::mutex> lock(busy_);
+  for_rows(n, count * used, [&](int64_t i, int thread) {
+    ops_.route(logits + i * count, count, used, ids + i * used, weights + i * used,
+               reinterpret_cast<float*>(scratch(thread)));
+  });
+}
+
+// Two jobs on all threads: gate and up with SwiGLU, then down. A unit is some rows of one expert for
+// all tokens that chose it, so an expert's bytes are read once per call.
+void Engine::experts(const ExpertsArgs& a) {
+  std::lock_guard<std::mutex> lock(busy_);
+  // Sort the pairs by expert, in token order; pairs whose expert is not there now are left out.
+  first_.assign(static_cast<size_t>(a.count) + 1, 0);
+  const int64_t all = a.n * a.used;
+  for (int64_t p = 0; p < all; ++p)
+    if (a.base[a.ids[p]] != 0) ++first_[a.ids[p] + 1];
+  groups_.clear();
+  for (int64_t e = 0; e < a.count; ++e) {
+    if (first_[e + 1] != 0) groups_.push_back({a.base[e], first_[e], first_[e + 1]});
+    first_[e + 1] += first_[e];
+  }
+  const int64_t pairs = first_[a.count];
+  if (pairs == 0) return;
+  pairs_.resize(static_cast<size_t>(pairs));
+  for (int64_t p = 0; p < all; ++p)
+    if (a.base[a.ids[p]] != 0) pairs_[first_[a.ids[p]]++] = p;
+
+  const int64_t embd = a.gate.cols, ff = a.gate.rows;
+  const bool same = a.gate.format->block == a.up.format->block;
+  x_rows_.prepare(ops_, pool_, a.x, a.n, embd, a.gate.format->block);
+  if (!same) other_rows_.prepare(ops_, pool_, a.x, a.n, embd, a.up.format->block);
+  auto* gate = reinterpret_cast<float*>(gate_.at_least(static_cast<size_t>(pairs * ff) * sizeof(float)));
+  auto* up = reinterpret_cast<float*>(up_.at_least(static_cast<size_t>(pairs * ff) * sizeof(float)));
+  gathered_.resize(static_cast<size_t>(pairs));
+  gathered_other_.resize(static_cast<size_t>(pairs));
+  outs_.resize(static_cast<size_t>(pairs));
+  up_outs_.resize(static_cast<size_t>(pairs));
+  for (int64_t i = 0; i < pairs; ++i) {
+    gathered_[i] = x_rows_.acts()[pairs_[i] / a.used];
+    gathered_other_[i] = same ? gathered_[i] : other_rows_.acts()[pairs_[i] / a.used];
+    outs_[i] = gate + i * ff;
+    up_outs_[i] = up + i * ff;
+  }
+  const auto groups = static_cast<int64_t>(groups_.size());
+  const int64_t row_bytes = a.gate.in(0).row_bytes() + a.up.in(0).row_bytes();
+  const int64_t step = unit_rows(ff, row_bytes, groups, pool_.threads());
+  const int64_t parts = (ff + step - 1) / step;
+  pool_.run(groups * parts, [&](int64_t unit, int thread) {
+    const Group& g = groups_[unit / parts];
+    const int64_t row = unit % parts * step, end = std::min(row + step, ff);
+    for (int64_t t = 0; t < g.size; t += TOKEN_TILE) {
+      const int64_t at = g.first + t, tokens = std::min(TOKEN_TILE, g.size - t);
+      a.gate.format->rows({a.gate.in(g.slot).data, embd, row, end, gathered_.data() + at, outs_.data() + at,
+                           tokens, scratch(thread)});
+      a.up.format->rows({a.up.in(g.slot).data, embd, row, end, gathered_other_.data() + at,
+                         up_outs_.data() + at, tokens, scratch(thread)});
+      for (int64_t i = at; i < at + tokens; ++i) ops_.swiglu(outs_[i] + row, up_outs_[i] + row, end - row);
+    }
+  });
+  down(a, pairs);
+}
+
+void Engine::down(const ExpertsArgs& a, int64_t pairs) {
+  const int64_t embd = a.down.rows, ff = a.down.cols;
+  hidden_rows_.prepare(ops_, pool_, outs_[0], pairs, ff, a.down.format->block);
+  for (int64_t i = 0; i < pairs; ++i) up_outs_[i] = a.y + pairs_[i] * embd;
+  const auto groups = static_cast<int64_t>(groups_.size());
+  const int64_t step = unit_rows(embd, a.down.in(0).row_bytes(), groups, pool_.threads());
+  const int64_t parts = (embd + step - 1) / step;
+  pool_.run(groups * parts, [&](int64_t unit, int thread) {
+    const Group& g = groups_[unit / parts];
+    const int64_t row = unit % parts * step;
+    for (int64_t t = 0; t < g.size; t += TOKEN_TILE) {
+      const int64_t at = g.first + t;
+      a.down.format->rows({a.down.in(g.slot).data, ff, row, std::min(row + step, embd),
+                           hidden_rows_.acts() + at, up_outs_.data() + at, std::min(TOKEN_TILE, g.size - t),
+                           scratch(thread)});
+    }
+  });
+}
+
+void Engine::combine(const float* y, const float* weights, int64_t n, int64_t used, int64_t cols, float* out) {
+  std::lock_guard<std::mutex> lock(busy_);
+  for_rows(n, cols * used, [&](int64_t i, int) {
+    ops_.combine(y + i * used * cols, weights + i * used, used, cols, out + i * cols);
+  });
+}
+
+void Engine::add(float* a, const float* b, int64_t size) {
+  std::lock_guard<std::mutex> lock(busy_);
+  constexpr int64_t step = SMALL_WORK;
+  for_rows((size + step - 1) / step, step,
+           [&](int64_t i, int) { ops_.add(a + i * step, b + i * step, std::min(step, size - i * step)); });
+}
+
+void Engine::embed(const MatrixRef& w, const int32_t* ids, int64_t n, float* out) {
+  std::lock_guard<std::mutex> lock(busy_);
+  for_rows(n, w.cols, [&](int64_t i, int) {
+    w.format->dequantise(w.data + ids[i] * w.row_bytes(), w.cols, out + i * w.cols);
+  });
+}
+
+}  // namespace stoker

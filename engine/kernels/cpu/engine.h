@@ -1,0 +1,121 @@
+// The engine: operations on whole arrays, cut into units and spread over the pool.
+//
+// It trusts its arguments; module.cpp checks them. One call at a time (a mutex holds others back).
+// Buffers grow to the largest call seen and are then reused.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "optable.h"
+#include "pool.h"
+
+namespace stoker {
+
+struct MatrixRef {
+  const uint8_t* data;
+  const FormatOps* format;
+  int64_t rows, cols;
+  int64_t row_bytes() const { return cols / format->block * format->bytes; }
+};
+
+// The same matrix of every expert: `data` is at this offset inside each expert's slot.
+struct ExpertMatrixRef {
+  int64_t offset;
+  const FormatOps* format;
+  int64_t rows, cols;
+  MatrixRef in(uint64_t slot) const {
+    return {reinterpret_cast<const uint8_t*>(static_cast<uintptr_t>(slot)) + offset, format, rows, cols};
+  }
+};
+
+// 64-byte aligned memory that only grows.
+class Buffer {
+ public:
+  Buffer() = default;
+  ~Buffer();
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  uint8_t* at_least(size_t bytes);
+
+ private:
+  uint8_t* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+// Rows of activations, quantised for one block length (1: only the float32 rows).
+class ActRows {
+ public:
+  void prepare(const OpTable& ops, Pool& pool, const float* x, int64_t n, int64_t cols, int block);
+  const Act* acts() const { return acts_.data(); }
+
+ private:
+  std::vector<Act> acts_;
+  Buffer storage_;
+};
+
+struct AttentionArgs {
+  const float* q;
+  const uint16_t* k_cache;
+  const uint16_t* v_cache;
+  float* out;
+  int64_t n, start;
+  int heads, kv_heads, head_dim;
+  float scale;
+};
+
+struct ExpertsArgs {
+  const float* x;
+  const int32_t* ids;
+  const uint64_t* base;
+  int64_t n, used, count;
+  ExpertMatrixRef gate, up, down;
+  float* y;
+};
+
+class Engine {
+ public:
+  Engine(const OpTable& ops, int threads);
+
+  const OpTable& ops() const { return ops_; }
+  int threads() const { return pool_.threads(); }
+
+  void matmul(const MatrixRef& w, const float* x, int64_t n, float* out);
+  void rms_norm(const float* x, const float* weight, float eps, int64_t n, int64_t cols, float* out);
+  void head_norm_rope(float* x, int64_t n, int heads, int head_dim, const float* weight, float eps,
+                      const float* cos, const float* sin, int64_t half, int64_t start);
+  void store_kv(const float* k, const float* v, uint16_t* k_cache, uint16_t* v_cache, int64_t n, int64_t cols,
+                int64_t start);
+  void attention(const AttentionArgs& a);
+  void route(const float* logits, int64_t n, int64_t count, int64_t used, int32_t* ids, float* weights);
+  void experts(const ExpertsArgs& a);
+  void combine(const float* y, const float* weights, int64_t n, int64_t used, int64_t cols, float* out);
+  void add(float* a, const float* b, int64_t size);
+  void embed(const MatrixRef& w, const int32_t* ids, int64_t n, float* out);
+
+ private:
+  struct Group {  // the (token, slot) pairs of one expert
+    uint64_t slot;
+    int64_t first, size;  // in pairs_
+  };
+
+  uint8_t* scratch(int thread) { return scratch_ + static_cast<int64_t>(thread) * SCRATCH_BYTES; }
+  template <class Body>
+  void for_rows(int64_t n, int64_t work_per_row, const Body& body);
+  void down(const ExpertsArgs& a, int64_t pairs);
+
+  const OpTable& ops_;
+  Pool pool_;
+  std::mutex busy_;
+  Buffer scratch_buffer_;
+  uint8_t* scratch_ = nullptr;
+  ActRows x_rows_, other_rows_, hidden_rows_;
+  Buffer gate_, up_, route_;
+  std::vector<float*> outs_, up_outs_;
+  std::vector<Act> gathered_, gathered_other_;
+  std::vector<Group> groups_;
+  std::vector<int64_t> first_, pairs_;
+};
+
+}  // namespace stoker

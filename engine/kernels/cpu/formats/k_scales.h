@@ -1,0 +1,22 @@
+// The 12 bytes of Q4_K and Q5_K that hold eight 6-bit scales and eight 6-bit minima.
+//
+// Bytes 0-3: scales 0-3 in the low six bits; bytes 4-7: minima 0-3. Bytes 8-11: low nibbles are the low
+// four bits of scales 4-7, high nibbles those of minima 4-7; their top two bits are the top two bits of
+// bytes 0-3 and 4-7. Unpacked four at a time in 32-bit words: no vector work, no table.
+#pragma once
+
+namespace STOKER_ISA {
+
+STOKER_INLINE uint64_t k_scales(const uint8_t* s) {
+  const uint32_t a = load<uint32_t>(s), c = load<uint32_t>(s + 8);
+  const uint32_t high = (c & 0x0f0f0f0fu) | ((a >> 2) & 0x30303030u);
+  return (a & 0x3f3f3f3fu) | static_cast<uint64_t>(high) << 32;
+}
+
+STOKER_INLINE uint64_t k_mins(const uint8_t* s) {
+  const uint32_t b = load<uint32_t>(s + 4), c = load<uint32_t>(s + 8);
+  const uint32_t high = ((c >> 4) & 0x0f0f0f0fu) | ((b >> 2) & 0x30303030u);
+  return (b & 0x3f3f3f3fu) | static_cast<uint64_t>(high) << 32;
+}
+
+}  // namespace STOKER_ISA

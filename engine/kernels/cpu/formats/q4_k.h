@@ -1,0 +1,24 @@
+// Q4_K: 256 values in 144 bytes: d at 0, dmin at 2 (binary16), packed 6-bit scales and minima at 4, codes
+// at 16. Sub-block 2k (32 values) is the low nibbles of bytes 32k..32k+31, 2k + 1 the high nibbles.
+// x = d * sc * q - dmin * mn.
+#pragma once
+
+#include "k_scales.h"
+
+namespace STOKER_ISA {
+
+struct Q4_K {
+  static constexpr int ID = 12, BLOCK = 256, BYTES = 144, D_AT = 0, DMIN_AT = 2;
+  static constexpr bool MINS = true;
+  static constexpr int OFFSET = 0;
+  static constexpr int GROUP = 32;  // codes that share a scale
+
+  template <int PART>
+  STOKER_INLINE B64 codes(const uint8_t* b) {
+    return masked(shifted<0, -4>(twice32(b + 16 + 32 * PART)), 0x0f);
+  }
+  STOKER_INLINE S16 scales(const uint8_t* b) { return scales_of_32(k_scales(b + 4)); }
+  STOKER_INLINE S16 mins(const uint8_t* b) { return scales_of_32(k_mins(b + 4)); }
+};
+
+}  // namespace STOKER_ISA

@@ -1,0 +1,25 @@
+// Q5_K: 256 values in 176 bytes: as Q4_K, with 32 bytes at 16 that hold the fifth bits (bit j of byte l
+// belongs to value l of sub-block j) and the low nibbles at 48.
+#pragma once
+
+#include "k_scales.h"
+
+namespace STOKER_ISA {
+
+struct Q5_K {
+  static constexpr int ID = 13, BLOCK = 256, BYTES = 176, D_AT = 0, DMIN_AT = 2;
+  static constexpr bool MINS = true;
+  static constexpr int OFFSET = 0;
+  static constexpr int GROUP = 32;
+
+  template <int PART>
+  STOKER_INLINE B64 codes(const uint8_t* b) {
+    const B64 low = masked(shifted<0, -4>(twice32(b + 48 + 32 * PART)), 0x0f);
+    const B64 high = masked(shifted<4 - 2 * PART, 3 - 2 * PART>(twice32(b + 16)), 0x10);
+    return either(low, high);
+  }
+  STOKER_INLINE S16 scales(const uint8_t* b) { return scales_of_32(k_scales(b + 4)); }
+  STOKER_INLINE S16 mins(const uint8_t* b) { return scales_of_32(k_mins(b + 4)); }
+};
+
+}  // namespace STOKER_ISA

@@ -1,0 +1,151 @@
+// The integer vocabulary in plain C++: what each operation of the vector files means.
+//
+// Formats unpack a block into B64s (64 codes each, in natural order) and S16s (one sub-scale per 16
+// codes); the loop nests feed those to the dot products below. Any processor, any compiler with vector
+// types; the twin that the faster files are tested against.
+#pragma once
+
+#define STOKER_LANES 8
+#include "vec_common.h"
+
+namespace STOKER_ISA {
+
+struct B64 {
+  uint8_t v[64];
+};
+struct S16 {
+  int16_t v[16];
+};
+using Acc = int32_t;     // integer sum of one block, not yet reduced
+using MinAcc = int32_t;  // the same for minima
+struct PairAcc {         // integer sums of two 32-value blocks
+  int32_t v[2];
+};
+
+constexpr int WIDE_BIAS = 0;  // what dot_pair<wide> adds to each signed weight code
+
+STOKER_INLINE B64 load64(const uint8_t* p) { return load<B64>(p); }
+
+STOKER_INLINE void store64(uint8_t* p, B64 x) { store(p, x); }
+
+STOKER_INLINE B64 twice32(const uint8_t* p) {
+  B64 r;
+  std::memcpy(r.v, p, 32);
+  std::memcpy(r.v + 32, p, 32);
+  return r;
+}
+
+STOKER_INLINE B64 pair32(const uint8_t* p, const uint8_t* q) {
+  B64 r;
+  std::memcpy(r.v, p, 32);
+  std::memcpy(r.v + 32, q, 32);
+  return r;
+}
+
+// Low nibbles then high nibbles of 16 bytes at p, then of 16 bytes at q.
+STOKER_INLINE B64 nibble_pair(const uint8_t* p, const uint8_t* q) {
+  B64 r;
+  for (int i = 0; i < 16; ++i) {
+    r.v[i] = p[i] & 15;
+    r.v[16 + i] = p[i] >> 4;
+    r.v[32 + i] = q[i] & 15;
+    r.v[48 + i] = q[i] >> 4;
+  }
+  return r;
+}
+
+// Shift the first 32 bytes by LO and the last 32 by HI bits, left when positive. Bits may leak from one
+// byte of a 16-bit pair into the other: callers mask them off.
+template <int LO, int HI>
+STOKER_INLINE B64 shifted(B64 x) {
+  for (int i = 0; i < 32; ++i) {
+    x.v[i] = static_cast<uint8_t>(LO >= 0 ? x.v[i] << (LO & 7) : x.v[i] >> (-LO & 7));
+    x.v[32 + i] = static_cast<uint8_t>(HI >= 0 ? x.v[32 + i] << (HI & 7) : x.v[32 + i] >> (-HI & 7));
+  }
+  return x;
+}
+
+STOKER_INLINE B64 masked(B64 x, uint8_t mask) {
+  for (int i = 0; i < 64; ++i) x.v[i] &= mask;
+  return x;
+}
+
+STOKER_INLINE B64 either(B64 x, B64 y) {
+  for (int i = 0; i < 64; ++i) x.v[i] |= y.v[i];
+  return x;
+}
+
+// Eight unsigned bytes, each for two groups of 16 codes.
+STOKER_INLINE S16 scales_of_32(uint64_t bytes) {
+  S16 r;
+  for (int i = 0; i < 8; ++i) r.v[2 * i] = r.v[2 * i + 1] = static_cast<int16_t>((bytes >> (8 * i)) & 255);
+  return r;
+}
+
+// Sixteen signed bytes.
+STOKER_INLINE S16 scales_of_16(const uint8_t* p) {
+  S16 r;
+  for (int i = 0; i < 16; ++i) r.v[i] = static_cast<int8_t>(p[i]);
+  return r;
+}
+
+STOKER_INLINE void store_scales(int16_t* p, S16 s) { store(p, s); }
+
+STOKER_INLINE Acc no_sum() { return 0; }
+
+// acc + the scaled products of codes 64 * PART .. 64 * PART + 63.
+template <int PART>
+STOKER_INLINE Acc dot_scaled(Acc acc, B64 codes, const int8_t* x, S16 scales) {
+  for (int g = 0; g < 4; ++g) {
+    int32_t s = 0;
+    for (int i = 0; i < 16; ++i) s += codes.v[16 * g + i] * x[16 * g + i];
+    acc += s * scales.v[4 * PART + g];
+  }
+  return acc;
+}
+
+// acc - OFFSET * (the scaled sums of 16 activation codes): the codes' fixed offset.
+template <int OFFSET>
+STOKER_INLINE Acc minus_offset(Acc acc, S16 scales, const int16_t* sums16) {
+  for (int g = 0; g < 16; ++g) acc -= OFFSET * scales.v[g] * sums16[g];
+  return acc;
+}
+
+STOKER_INLINE MinAcc min_sum(S16 mins, const int16_t* sums16) {
+  int32_t s = 0;
+  for (int g = 0; g < 16; ++g) s += mins.v[g] * sums16[g];
+  return s;
+}
+
+template <bool WIDE>
+STOKER_INLINE PairAcc dot_pair(B64 codes, const int8_t* x) {
+  PairAcc r = {{0, 0}};
+  for (int i = 0; i < 64; ++i)
+    r.v[i / 32] += (WIDE ? static_cast<int8_t>(codes.v[i]) : static_cast<int>(codes.v[i])) * x[i];
+  return r;
+}
+
+// Eight block sums, one per lane.
+STOKER_INLINE I8 reduce(const Acc* a) { return load<I8>(a); }
+STOKER_INLINE I8 reduce_mins(const MinAcc* a) { return load<I8>(a); }
+STOKER_INLINE I8 reduce_pairs(const PairAcc* a) { return load<I8>(a); }
+
+// Eight binary16 values, STRIDE bytes apart.
+template <int STRIDE>
+STOKER_INLINE F8 halves8(const uint8_t* p) {
+  F8 r;
+  for (int i = 0; i < 8; ++i) r[i] = half_to_float(load<uint16_t>(p + i * STRIDE));
+  return r;
+}
+
+STOKER_INLINE F load_halves(const uint16_t* p) {
+  F r;
+  for (int i = 0; i < W; ++i) r[i] = half_to_float(p[i]);
+  return r;
+}
+
+STOKER_INLINE void store_halves(uint16_t* p, F v) {
+  for (int i = 0; i < W; ++i) p[i] = float_to_half(v[i]);
+}
+
+}  // namespace STOKER_ISA

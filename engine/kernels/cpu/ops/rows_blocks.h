@@ -1,0 +1,150 @@
+// Rows of quantised weights times one activation row: the shape of decoding, bound by memory.
+//
+// The unit is an octet: 8 consecutive blocks become one vector of 8 terms, so one tree of shuffles turns 8
+// integer accumulators into a vector, and the float part of the contract costs a few instructions per 8
+// blocks. Where a row is a whole number of octets, lane i is partial sum i. Otherwise octets run on
+// across row ends (the blocks of a matrix are contiguous, and the quantised activations go on
+// cyclically); the terms go through the scratch and are added row by row.
+#pragma once
+
+namespace STOKER_ISA {
+
+template <class Fmt>
+constexpr bool has_mins() {
+  if constexpr (Fmt::BLOCK == 256)
+    return Fmt::MINS;
+  else
+    return false;
+}
+
+STOKER_INLINE Act act_from(const Act& a, int64_t phase, int block) {
+  return {nullptr, a.codes + phase * block, a.scales + phase, a.sums16 + phase * (block / 16),
+          a.sums32 + phase * (block / 32)};
+}
+
+template <class Fmt>
+STOKER_INLINE Acc block_sum(const uint8_t* b, const int8_t* x, const int16_t* sums16) {
+  const S16 scales = Fmt::scales(b);
+  Acc s = no_sum();
+  s = dot_scaled<0>(s, Fmt::template codes<0>(b), x, scales);
+  s = dot_scaled<1>(s, Fmt::template codes<1>(b), x + 64, scales);
+  s = dot_scaled<2>(s, Fmt::template codes<2>(b), x + 128, scales);
+  s = dot_scaled<3>(s, Fmt::template codes<3>(b), x + 192, scales);
+  if constexpr (Fmt::OFFSET != 0) s = minus_offset<Fmt::OFFSET>(s, scales, sums16);
+  return s;
+}
+
+// The terms of 8 consecutive blocks at w.
+template <class Fmt>
+STOKER_INLINE F8 octet(const uint8_t* w, const Act& a) {
+  const F8 dx = load<F8>(a.scales), d = halves8<Fmt::BYTES>(w + Fmt::D_AT);
+  if constexpr (Fmt::BLOCK == 256) {
+    Acc sums[8];
+#pragma GCC unroll 8
+    for (int j = 0; j < 8; ++j)
+      sums[j] = block_sum<Fmt>(w + j * Fmt::BYTES, a.codes + 256 * j, a.sums16 + 16 * j);
+    const F8 t = (d * dx) * to_float8(reduce(sums));
+    if constexpr (!Fmt::MINS) {
+      return t;
+    } else {
+      MinAcc mins[8];
+#pragma GCC unroll 8
+      for (int j = 0; j < 8; ++j) mins[j] = min_sum(Fmt::mins(w + j * Fmt::BYTES), a.sums16 + 16 * j);
+      return t - (halves8<Fmt::BYTES>(w + Fmt::DMIN_AT) * dx) * to_float8(reduce_mins(mins));
+    }
+  } else {
+    PairAcc sums[4];
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) {
+      const uint8_t* b = w + 2 * j * Fmt::BYTES;
+      sums[j] = dot_pair<Fmt::WIDE>(Fmt::pair(b, b + Fmt::BYTES), a.codes + 64 * j);
+    }
+    I8 isum = reduce_pairs(sums);
+    constexpr int offset = Fmt::WIDE ? WIDE_BIAS : Fmt::OFFSET;
+    if constexpr (offset != 0) isum -= __builtin_convertvector(load<H8>(a.sums32), I8) * offset;
+    return (d * dx) * to_float8(isum);
+  }
+}
+
+template <class Fmt>
+STOKER_INLINE void one_token(const RowsJob& job, int64_t token) {
+  const Act& a = job.acts[token];
+  float* out = job.outs[token];
+  const int64_t blocks = job.cols / Fmt::BLOCK;
+  const uint8_t* w = job.w + job.row0 * blocks * Fmt::BYTES;
+  if (blocks % BLOCK_LANES == 0) {
+    for (int64_t r = job.row0; r < job.row1; ++r) {
+      F8 s = {};
+      for (int64_t b = 0; b < blocks; b += BLOCK_LANES, w += BLOCK_LANES * Fmt::BYTES)
+        s = s + octet<Fmt>(w, act_from(a, b, Fmt::BLOCK));
+      out[r] = tree8(s);
+    }
+    return;
+  }
+  float* terms = reinterpret_cast<float*>(job.scratch);
+  for (int64_t r = job.row0; r < job.row1; r += 8) {
+    const int64_t rows = job.row1 - r < 8 ? job.row1 - r : 8;
+    const int64_t total = rows * blocks;
+    int64_t f = 0, phase = 0;
+    for (; f + BLOCK_LANES <= total; f += BLOCK_LANES, w += BLOCK_LANES * Fmt::BYTES) {
+      store(terms + f, octet<Fmt>(w, act_from(a, phase, Fmt::BLOCK)));
+      phase = (phase + BLOCK_LANES) % blocks;
+    }
+    if (f < total) {  // the last blocks of the last rows: complete the octet with zeros
+      uint8_t padded[BLOCK_LANES * Fmt::BYTES] = {};
+      std::memcpy(padded, w, static_cast<size_t>((total - f) * Fmt::BYTES));
+      store(terms + f, octet<Fmt>(padded, act_from(a, phase, Fmt::BLOCK)));
+    }
+    for (int64_t i = 0; i < rows; ++i) {
+      const float* t = terms + i * blocks;
+      F8 s = {};
+      int64_t b = 0;
+      for (; b + BLOCK_LANES <= blocks; b += BLOCK_LANES) s = s + load<F8>(t + b);
+      F8 last = {};
+      std::memcpy(&last, t + b, static_cast<size_t>(blocks - b) * sizeof(float));
+      out[r + i] = tree8(s + last);
+    }
+  }
+}
+
+template <class Fmt>
+static void rows_blocks(const RowsJob& job) {
+  for (int64_t t = 0; t < job.tokens; ++t) one_token<Fmt>(job, t);
+}
+
+// x = (d * sc) * q - dmin * mn, q with the format's offset taken off.
+template <class Fmt>
+static void dequantise_blocks(const uint8_t* row, int64_t cols, float* out) {
+  uint8_t q[256];
+  if constexpr (Fmt::BLOCK == 256) {
+    for (int64_t b = 0; b < cols / 256; ++b, row += Fmt::BYTES, out += 256) {
+      store64(q, Fmt::template codes<0>(row));
+      store64(q + 64, Fmt::template codes<1>(row));
+      store64(q + 128, Fmt::template codes<2>(row));
+      store64(q + 192, Fmt::template codes<3>(row));
+      int16_t scales[16], mins[16] = {};
+      store_scales(scales, Fmt::scales(row));
+      const float d = half_to_float(load<uint16_t>(row + Fmt::D_AT));
+      float dmin = 0.0f;
+      if constexpr (Fmt::MINS) {
+        store_scales(mins, Fmt::mins(row));
+        dmin = half_to_float(load<uint16_t>(row + Fmt::DMIN_AT));
+      }
+      for (int i = 0; i < 256; ++i) {
+        const float x = (d * static_cast<float>(scales[i / 16])) * static_cast<float>(q[i] - Fmt::OFFSET);
+        out[i] = Fmt::MINS ? x - dmin * static_cast<float>(mins[i / 16]) : x;
+      }
+    }
+  } else {
+    for (int64_t b = 0; b < cols / 32; ++b, row += Fmt::BYTES, out += 32) {
+      store64(q, Fmt::pair(row, row));
+      const float d = half_to_float(load<uint16_t>(row + Fmt::D_AT));
+      for (int i = 0; i < 32; ++i) {
+        const int code = Fmt::WIDE ? static_cast<int8_t>(q[i]) : q[i] - Fmt::OFFSET;
+        out[i] = d * static_cast<float>(code);
+      }
+    }
+  }
+}
+
+}  // namespace STOKER_ISA

@@ -1,0 +1,64 @@
+// One row at a time: RMS norm, rotation, SwiGLU, combination over experts, sums, and the router
+// (contract, points 6, 8 and 9). Elementwise work: bound by the cache, so plain vector loops suffice.
+#pragma once
+
+namespace STOKER_ISA {
+
+static void rms_norm(const float* x, const float* weight, float eps, int64_t n, float* out) {
+  const float mean = dot32(x, x, n) / static_cast<float>(n);
+  const F r = splat(1.0f / __builtin_sqrtf(mean + eps));
+  for_vectors(n, [&](int64_t i, int k) {
+    store_some(out + i, (load_some(x + i, k) * r) * load_some(weight + i, k), k);
+  });
+}
+
+static void rotate(float* head, const float* cos, const float* sin, int64_t half) {
+  for_vectors(half, [&](int64_t i, int k) {
+    const F a = load_some(head + i, k), b = load_some(head + half + i, k);
+    const F c = load_some(cos + i, k), s = load_some(sin + i, k);
+    store_some(head + i, a * c - b * s, k);
+    store_some(head + half + i, b * c + a * s, k);
+  });
+}
+
+static void swiglu(float* gate, const float* up, int64_t n) {
+  for_vectors(n, [&](int64_t i, int k) {
+    store_some(gate + i, silu(load_some(gate + i, k)) * load_some(up + i, k), k);
+  });
+}
+
+static void combine(const float* y, const float* weights, int64_t used, int64_t n, float* out) {
+  for_vectors(n, [&](int64_t i, int k) {
+    F c = splat(weights[0]) * load_some(y + i, k);
+    for (int64_t e = 1; e < used; ++e) c = c + splat(weights[e]) * load_some(y + e * n + i, k);
+    store_some(out + i, load_some(out + i, k) + c, k);
+  });
+}
+
+static void add(float* a, const float* b, int64_t n) {
+  for_vectors(n, [&](int64_t i, int k) { store_some(a + i, load_some(a + i, k) + load_some(b + i, k), k); });
+}
+
+// scratch: `count` floats.
+static void route(const float* logits, int64_t count, int64_t used, int32_t* ids, float* weights, float* scratch) {
+  const F top = splat(max_of(logits, count));
+  for_vectors(count, [&](int64_t i, int k) { store_some(scratch + i, exp_of(load_some(logits + i, k) - top), k); });
+  const F sum = splat(sum32(scratch, count));
+  for_vectors(count, [&](int64_t i, int k) { store_some(scratch + i, load_some(scratch + i, k) / sum, k); });
+  float total = 0.0f;
+  for (int64_t e = 0; e < used; ++e) {
+    int64_t best = -1;
+    for (int64_t i = 0; i < count; ++i) {
+      bool taken = false;
+      for (int64_t t = 0; t < e; ++t) taken |= ids[t] == i;
+      if (!taken && (best < 0 || scratch[i] > scratch[best])) best = i;
+    }
+    ids[e] = static_cast<int32_t>(best);
+    weights[e] = scratch[best];
+    total = e == 0 ? scratch[best] : total + scratch[best];
+  }
+  const float divisor = total > LEAST_WEIGHT_SUM || total != total ? total : LEAST_WEIGHT_SUM;
+  for (int64_t e = 0; e < used; ++e) weights[e] = weights[e] / divisor;
+}
+
+}  // namespace STOKER_ISA

@@ -1,0 +1,45 @@
+// Everything of one instruction set, included after its vector file: the ops, the formats, the table.
+#pragma once
+
+#include "../optable.h"
+// Order matters: later files use earlier ones.
+#include "math.h"
+#include "quantise.h"
+#include "../formats/floats.h"
+#include "../formats/q4_0.h"
+#include "../formats/q4_k.h"
+#include "../formats/q5_k.h"
+#include "../formats/q6_k.h"
+#include "../formats/q8_0.h"
+#include "rows_float.h"
+#include "rows_blocks.h"
+#include "rows_misc.h"
+#include "attention.h"
+
+namespace STOKER_ISA {
+
+template <class Fmt>
+constexpr FormatOps float_format(const char* name) {
+  return {Fmt::ID, name, 1, Fmt::BYTES, rows_float<Fmt>, dequantise_float<Fmt>};
+}
+
+template <class Fmt>
+constexpr FormatOps block_format(const char* name) {
+  return {Fmt::ID, name, Fmt::BLOCK, Fmt::BYTES, rows_blocks<Fmt>, dequantise_blocks<Fmt>};
+}
+
+// A new format is one header and one line here.
+static constexpr FormatOps FORMATS[] = {
+    float_format<F32>("F32"),  float_format<F16>("F16"),  float_format<BF16>("BF16"),
+    block_format<Q4_0>("Q4_0"), block_format<Q8_0>("Q8_0"), block_format<Q4_K>("Q4_K"),
+    block_format<Q5_K>("Q5_K"), block_format<Q6_K>("Q6_K"),
+};
+
+constexpr OpTable make_table(const char* name) {
+  return {name,     FORMATS,   sizeof FORMATS / sizeof FORMATS[0],
+          quantise, rms_norm,  rotate,
+          store_kv, attention, route,
+          swiglu,   combine,   add};
+}
+
+}  // namespace STOKER_ISA

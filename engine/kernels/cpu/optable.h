@@ -1,0 +1,90 @@
+// The table of operations that each instruction set fills in: the only way from the engine to a kernel.
+//
+// A kernel works on one unit (some rows of a matrix, one row of activations, some heads of some
+// queries); engine.cpp cuts the work into units and spreads them over the threads.
+#pragma once
+
+#include <cstdint>
+
+namespace stoker {
+
+// One row of activations, as float32 and quantised for one block length. When the number of blocks is
+// not a multiple of 8 the quantised arrays go on cyclically for 7 more blocks, so a kernel may take 8
+// consecutive blocks from any phase (see ops/rows_blocks.h).
+struct Act {
+  const float* x;
+  const int8_t* codes;
+  const float* scales;    // one per block
+  const int16_t* sums16;  // sum of each 16 codes
+  const int16_t* sums32;  // sum of each 32 codes
+};
+
+struct ActOut {
+  int8_t* codes;
+  float* scales;
+  int16_t* sums16;
+  int16_t* sums32;
+};
+
+// outs[t][r] = W[r] . acts[t] for rows row0 <= r < row1 and tokens 0 <= t < tokens.
+struct RowsJob {
+  const uint8_t* w;  // the matrix's first byte
+  int64_t cols;
+  int64_t row0, row1;
+  const Act* acts;
+  float* const* outs;
+  int64_t tokens;
+  uint8_t* scratch;  // SCRATCH_BYTES, 64-byte aligned, owned by the calling thread
+};
+
+struct FormatOps {
+  int id;
+  const char* name;
+  int block;  // 1: unquantised, takes Act::x
+  int bytes;
+  void (*rows)(const RowsJob&);
+  void (*dequantise)(const uint8_t* row, int64_t cols, float* out);
+};
+
+// Queries row0 <= i < row1 (positions start + i), heads head0 <= h < head1 of one key/value head.
+// k_cache: [ctx / 64][kv_heads][head_dim][64] binary16 (keys innermost: one load brings the same
+// dimension of many keys). v_cache: [ctx][kv_heads][head_dim] binary16.
+struct AttentionJob {
+  const float* q;
+  const uint16_t* k_cache;
+  const uint16_t* v_cache;
+  float* out;
+  int64_t start, row0, row1;
+  int head0, head1, heads, kv_head, kv_heads, head_dim;
+  float scale;
+  uint8_t* scratch;
+};
+
+constexpr int64_t SCRATCH_BYTES = 1 << 20;
+constexpr int64_t MAX_COLS = 1 << 18;         // bounds every use of the scratch
+constexpr int MAX_HEAD_DIM = 512;
+constexpr int ATTENTION_ROWS = 8;             // queries that share a pass over the keys
+constexpr int ATTENTION_HEADS = 16;           // heads of one job
+
+struct OpTable {
+  const char* name;
+  const FormatOps* formats;
+  int format_count;
+  void (*quantise)(const float* x, int64_t cols, int block, const ActOut& out);
+  void (*rms_norm)(const float* x, const float* weight, float eps, int64_t n, float* out);
+  void (*rotate)(float* head, const float* cos, const float* sin, int64_t half);
+  void (*store_kv)(const float* k, const float* v, uint16_t* k_cache, uint16_t* v_cache, int64_t position,
+                   int64_t cols);
+  void (*attention)(const AttentionJob&);
+  void (*route)(const float* logits, int64_t count, int64_t used, int32_t* ids, float* weights, float* scratch);
+  void (*swiglu)(float* gate, const float* up, int64_t n);  // gate = SiLU(gate) * up
+  void (*combine)(const float* y, const float* weights, int64_t used, int64_t n, float* out);
+  void (*add)(float* a, const float* b, int64_t n);
+};
+
+extern const OpTable scalar_table;
+#if defined(STOKER_X86)
+extern const OpTable avx2_table, avx512_table, avx512vnni_table;
+#endif
+
+}  // namespace stoker

@@ -1,0 +1,96 @@
+// The pool's protocol. A job is open while epoch_ is odd. A worker announces itself in inside_ and then
+// looks at epoch_ again; the caller closes the job and then waits for inside_ to reach zero. Both
+// sides use sequentially consistent operations, so either the worker sees the job closed or the caller sees
+// the worker inside.
+#include "pool.h"
+
+#if defined(__x86_64__) || defined(_M_X64)
+#include <immintrin.h>
+#endif
+
+namespace stoker {
+
+namespace {
+
+constexpr int SPINS = 4000;  // about 50-150 microseconds, then a worker sleeps
+constexpr int CALLER_SPINS = 2000;
+
+inline void relax() {
+#if defined(__x86_64__) || defined(_M_X64)
+  _mm_pause();
+#elif defined(__aarch64__)
+  __asm__ __volatile__("yield");
+#endif
+}
+
+}  // namespace
+
+Pool::Pool(int threads) {
+  workers_.reserve(static_cast<size_t>(threads > 1 ? threads - 1 : 0));
+  for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { work(i); });
+}
+
+Pool::~Pool() {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    quit_.store(true);
+  }
+  wake_.notify_all();
+  for (std::thread& t : workers_) t.join();
+}
+
+void Pool::take_units(int thread) {
+  for (int64_t unit; (unit = next_.fetch_add(1, std::memory_order_relaxed)) < units_;) call_(body_, unit, thread);
+}
+
+void Pool::run_erased(int64_t units, Call call, const void* body) {
+  if (units <= 0) return;
+  if (units == 1 || workers_.empty()) {
+    for (int64_t unit = 0; unit < units; ++unit) call(body, unit, 0);
+    return;
+  }
+  call_ = call;
+  body_ = body;
+  units_ = units;
+  next_.store(0, std::memory_order_relaxed);
+  epoch_.fetch_add(1);  // open
+  if (sleepers_.load() > 0) {
+    { std::lock_guard<std::mutex> lock(mutex_); }
+    wake_.notify_all();
+  }
+  take_units(0);
+  epoch_.fetch_add(1);  // closed: all units are taken
+  for (int spins = 0; inside_.load() != 0; ++spins) {
+    if (spins < CALLER_SPINS)
+      relax();
+    else
+      std::this_thread::yield();
+  }
+}
+
+void Pool::work(int thread) {
+  uint64_t done = 0;
+  while (!quit_.load(std::memory_order_relaxed)) {
+    uint64_t epoch = epoch_.load(std::memory_order_acquire);
+    for (int spins = 0; (epoch == done || epoch % 2 == 0) && spins < SPINS; ++spins) {
+      relax();
+      epoch = epoch_.load(std::memory_order_acquire);
+    }
+    if (epoch == done || epoch % 2 == 0) {
+      std::unique_lock<std::mutex> lock(mutex_);
+      sleepers_.fetch_add(1);
+      wake_.wait(lock, [&] {
+        epoch = epoch_.load();
+        return quit_.load() || (epoch != done && epoch % 2 == 1);
+      });
+      sleepers_.fetch_sub(1);
+      if (quit_.load()) return;
+    }
+    inside_.fetch_add(1);
+    if (epoch_.load() == epoch) take_units(thread);
+    inside_.fetch_sub(1);
+    done = epoch;
+  }
+}
+
+}  // namespace stoker

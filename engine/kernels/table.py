@@ -1,0 +1,190 @@
+"""The only dispatch: the operations of a step, on the instruction set and threads chosen at start.
+
+Every operation is defined bit for bit by the arithmetic contract (`cpu/contract.h`) and written out in
+numpy in `reference.py`. Results do not depend on the instruction set, the number of threads, the
+number of rows in a call, or how a prompt is cut into calls.
+
+Arrays are C-contiguous numpy arrays. Activations are float32 `[n, columns]`; outputs exist before the
+call. Wrong types, shapes and ranges raise `KernelError`. Calls release the GIL; one `Kernels` runs one
+call at a time.
+
+The key/value cache of one layer is two float16 (or uint16) arrays `[ctx, kv_heads * head_dim]`, ctx a
+multiple of 64. Values are stored row by position. Keys are stored in chunks of 64 positions: chunk c
+takes the bytes of rows 64c..64c+63, as `[kv_heads, head_dim, 64]`, position innermost. So whole chunks
+may be copied or dropped by row ranges, single positions of the key cache may not.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.errors import KernelError
+
+try:
+    from engine.kernels.cpu import _cpu
+except ImportError as error:  # pragma: no cover - a checkout that was not built
+    _missing: ImportError | None = error
+else:
+    _missing = None
+
+if TYPE_CHECKING:
+    Floats = NDArray[np.float32]
+    Halves = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """A matrix `(rows, cols)` in memory: its first byte is at `address`, `keep` holds it alive."""
+
+    address: int
+    format_id: int
+    rows: int
+    cols: int
+    keep: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertMatrix:
+    """Where one of an expert's matrices lies inside the expert's slot."""
+
+    offset: int
+    format_id: int
+    rows: int
+    cols: int
+
+
+def available_isas() -> list[str]:
+    """Instruction sets that this build has and this processor runs, best first."""
+    _require_build()
+    return _cpu.available_isas()
+
+
+def physical_cores() -> int:
+    """Cores that this process may use, not counting a second hardware thread of the same core."""
+    try:
+        usable = os.sched_getaffinity(0)
+    except AttributeError:  # not Linux
+        import psutil
+
+        return psutil.cpu_count(logical=False) or os.cpu_count() or 1
+    siblings = set()
+    for cpu in usable:
+        topology = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
+        try:
+            siblings.add(topology.read_text())
+        except OSError:
+            siblings.add(str(cpu))
+    return max(1, len(siblings))
+
+
+class Kernels:
+    """The operations, with a pool of threads. `threads` 0: one for each physical core."""
+
+    def __init__(self, threads: int = 0, isa: str = "auto") -> None:
+        _require_build()
+        self._engine = _cpu.Engine(threads or physical_cores(), isa)
+        self.threads: int = self._engine.threads
+        self.isa: str = self._engine.isa
+        self._expert_matrices: dict[ExpertMatrix, _cpu.ExpertMatrix] = {}
+
+    def matmul(self, w: Matrix, x: Floats, out: Floats) -> None:
+        """out[n, rows] = x[n, cols] @ W^T."""
+        self._engine.matmul(w.address, w.format_id, w.rows, w.cols, x, out)
+
+    def rms_norm(self, x: Floats, weight: Floats, eps: float, out: Floats) -> None:
+        """out = x / sqrt(mean(x^2) + eps) * weight, row by row; out may be x."""
+        self._engine.rms_norm(x, weight, eps, out)
+
+    def head_norm_rope(
+        self,
+        x: Floats,
+        heads: int,
+        head_dim: int,
+        weight: Floats,
+        eps: float,
+        cos: Floats,
+        sin: Floats,
+        start: int,
+    ) -> None:
+        """RMS norm of each head of x[n, heads * head_dim], then rotation, in place.
+
+        cos and sin are `[ctx, pairs]`; dimension i < pairs is rotated with dimension i + pairs. Row i
+        has position start + i.
+        """
+        self._engine.head_norm_rope(x, heads, head_dim, weight, eps, cos, sin, start)
+
+    def store_kv(
+        self, k: Floats, v: Floats, k_cache: Halves, v_cache: Halves, start: int
+    ) -> None:
+        """Put k and v [n, kv_heads * head_dim] into the cache as float16; row i at start + i."""
+        self._engine.store_kv(k, v, k_cache, v_cache, start)
+
+    def attention(
+        self,
+        q: Floats,
+        k_cache: Halves,
+        v_cache: Halves,
+        start: int,
+        kv_heads: int,
+        head_dim: int,
+        scale: float,
+        out: Floats,
+    ) -> None:
+        """Causal attention: query row i, at position start + i, sees positions 0..start + i."""
+        self._engine.attention(q, k_cache, v_cache, start, kv_heads, head_dim, scale, out)
+
+    def route(
+        self, logits: Floats, used: int, ids: NDArray[np.int32], weights: Floats
+    ) -> None:
+        """The `used` likeliest experts of each row, best first, and their renormalised weights."""
+        self._engine.route(logits, used, ids, weights)
+
+    def experts(
+        self,
+        x: Floats,
+        ids: NDArray[np.int32],
+        base: NDArray[np.uint64],
+        gate: ExpertMatrix,
+        up: ExpertMatrix,
+        down: ExpertMatrix,
+        y: Floats,
+    ) -> None:
+        """y[n, used, embd] = the output of expert ids[n, used] for x[n, embd].
+
+        base[e] is the address of expert e's slot; pairs whose expert has base 0 are left as they are.
+        """
+        of = self._expert_matrix
+        self._engine.experts(x, ids, base, of(gate), of(up), of(down), y)
+
+    def combine(self, y: Floats, weights: Floats, out: Floats) -> None:
+        """out[n, embd] += (w0 * y0 + w1 * y1 + ...), the sum in router order, then one addition."""
+        self._engine.combine(y, weights, out)
+
+    def add(self, a: Floats, b: Floats) -> None:
+        """a += b."""
+        self._engine.add(a, b)
+
+    def embed(self, w: Matrix, ids: NDArray[np.int32], out: Floats) -> None:
+        """out[n, cols] = rows ids[n] of W, dequantised."""
+        self._engine.embed(w.address, w.format_id, w.rows, w.cols, ids, out)
+
+    def _expert_matrix(self, m: ExpertMatrix) -> _cpu.ExpertMatrix:
+        made = self._expert_matrices.get(m)
+        if made is None:
+            made = _cpu.ExpertMatrix(m.offset, m.format_id, m.rows, m.cols)
+            self._expert_matrices[m] = made
+        return made
+
+
+def _require_build() -> None:
+    if _missing is not None:
+        raise KernelError(
+            f"The CPU kernels are not built ({_missing})",
+            "Run: pip install --no-build-isolation -e .",
+        )
