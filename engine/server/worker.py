@@ -136,12 +136,18 @@ class Worker:
         return self.call(change)
 
     def stop(self) -> None:
-        """End what runs and waits, and the thread. Returns at once; `join` waits."""
+        """End what runs and waits, and the thread. Returns at once; `join` waits.
+
+        Clients hear of it at once too: the step that runs may take longer than their patience.
+        """
         with self._wake:
             self._stopping = True
-            if self._running is not None:
-                self._running.cancelled.set()
+            running = self._running
             self._wake.notify()
+        if running is not None:
+            running.cancelled.set()
+            running.mailbox.fail(stopping())
+        self._refuse_waiting(stopping())
 
     def join(self, timeout: float) -> bool:
         """Wait for the thread; True if it has ended."""
@@ -270,8 +276,12 @@ class Worker:
             raise RuntimeError("the generation ended without saying why")
 
     def _run_calls(self, model: LoadedModel) -> None:
-        while self._calls:
+        if not self._calls:  # asked after every step, nearly always empty
+            return
+        while True:
             with self._wake:
+                if not self._calls:
+                    return
                 call = self._calls.popleft()
             if not call.result.set_running_or_notify_cancel():
                 continue
@@ -322,16 +332,23 @@ class Worker:
     # -- the end ---------------------------------------------------------------------------
 
     def _end(self) -> None:
-        """Refuse everything that still waits."""
+        """After this, `submit` and `call` refuse, and nobody waits for this thread."""
         with self._wake:
             self._ended = True
+        if not self._stopping and self.health.phase != "failed":
+            text = "The engine's thread ended, the log says why"
+            self._set_health(Health(PROTOCOL_VERSION, "failed", 0, 0, error=text))
+        self._refuse_waiting(stopping() if self._stopping else not_ready(self.health))
+
+    def _refuse_waiting(self, error: ApiError) -> None:
+        with self._wake:
             jobs, self._jobs = list(self._jobs), deque()
             calls, self._calls = list(self._calls), deque()
         for job in jobs:
-            job.mailbox.fail(stopping())
+            job.mailbox.fail(error)
         for call in calls:
             if call.result.set_running_or_notify_cancel():
-                call.result.set_exception(stopping())
+                call.result.set_exception(error)
 
     def _close(self, model: LoadedModel) -> None:
         try:

@@ -85,13 +85,13 @@ def shared() -> Iterator[Running]:
         yield server
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def client(shared: Running) -> Iterator[openai.OpenAI]:
     with shared.openai() as client:
         yield client
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def http(shared: Running) -> Iterator[httpx.Client]:
     with shared.http() as client:
         yield client
