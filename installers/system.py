@@ -42,7 +42,6 @@ PACKAGE_OF = {
 }
 
 
-
 def has_display(env: Mapping[str, str], platform: str = sys.platform) -> bool:
     return platform != "linux" or bool(env.get("DISPLAY") or env.get("WAYLAND_DISPLAY"))
 

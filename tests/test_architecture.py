@@ -298,9 +298,7 @@ def test_readme_tree_is_true() -> None:
     code = sources(
         *("engine", "app", "installers", "assets"), suffixes=(".py", ".cpp", ".h", "CMakeLists.txt")
     )
-    missing = [
-        name for name in code if name not in listed and not name.endswith("__init__.py")
-    ]
+    missing = [name for name in code if name not in listed and not name.endswith("__init__.py")]
     assert not missing, f"not in README's tree: {missing}"
 
 
