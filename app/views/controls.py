@@ -1,0 +1,66 @@
+"""Small controls that several views share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import QSize, Qt
+from PySide6.QtWidgets import QFrame, QLabel, QToolButton, QWidget
+
+from app.views.look import Look
+
+
+class IconButton(QToolButton):
+    """A button with an icon of the theme. Its name is its tool tip and its accessible name."""
+
+    def __init__(
+        self, look: Look, icon: str, name: str, pressed: Callable[[], object] | None = None,
+        parent: QWidget | None = None, size: int = 18,
+    ) -> None:
+        super().__init__(parent)
+        self._look = look
+        self._icon = icon
+        self.setIconSize(QSize(size, size))
+        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        self.setCursor(Qt.CursorShape.PointingHandCursor)
+        self.rename(name)
+        if pressed is not None:
+            self.clicked.connect(lambda: pressed())
+        look.changed.connect(self._paint_icon)
+        self._paint_icon()
+
+    def rename(self, name: str, shortcut: str = "") -> None:
+        self.setAccessibleName(name)
+        self.setToolTip(f"{name} ({shortcut})" if shortcut else name)
+
+    def show_icon(self, icon: str) -> None:
+        self._icon = icon
+        self._paint_icon()
+
+    def icon_color(self) -> str:
+        return self._look.colors.muted
+
+    def _paint_icon(self) -> None:
+        self.setIcon(self._look.icon(self._icon, self.icon_color()))
+
+
+class AccentButton(IconButton):
+    """An icon button on the accent colour."""
+
+    def icon_color(self) -> str:
+        return self._look.colors.on_accent
+
+
+def label(text: str, style: str = "", wrap: bool = False) -> QLabel:
+    """A label with one of the styles of the sheet."""
+    result = QLabel(text)
+    result.setObjectName(style)
+    result.setWordWrap(wrap)
+    result.setTextFormat(Qt.TextFormat.PlainText)
+    return result
+
+
+def card() -> QFrame:
+    frame = QFrame()
+    frame.setObjectName("card")
+    return frame
