@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # Data flows to the right, imports point to the left.
 LAYERS = (
-    ("protocol", "errors", "settings", "paths", "log"),
+    ("protocol", "errors", "settings", "paths", "config_file"),
     ("gguf",),
     ("plan",),
     ("tiers",),
