@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import sys
 import threading
 import time
 from collections import deque
@@ -198,7 +199,8 @@ class Worker:
         else:
             text = f"Loading failed: {type(error).__name__}: {error}".splitlines()[0]
             log.error("loading failed", exc_info=error)
-        log.error("%s", text)
+        # For a person at a terminal; the window reads it from /health.
+        sys.stderr.write(f"stoker: {text}\n")
         self.work = Work(state="idle")
         self._set_health(Health(PROTOCOL_VERSION, "failed", 0, 0, error=text))
 

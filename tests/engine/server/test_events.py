@@ -189,7 +189,7 @@ def test_readers_that_take_nothing_cost_nothing(started: Running) -> None:
 
 
 def test_a_slow_client_of_a_stream_does_not_hold_the_worker(started: Running) -> None:
-    started.model.words = 20_000
+    started.model.words = 8_000
     slow = socket.create_connection(("127.0.0.1", started.listening.port))
     slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     content = json.dumps({**ASK, "stream": True}).encode()
@@ -203,7 +203,7 @@ def test_a_slow_client_of_a_stream_does_not_hold_the_worker(started: Running) ->
         part = slow.recv(1 << 16)
         assert part
         received += part
-    assert b"w19999 " in received and received.count(b"w0 ") == 1
+    assert b"w7999 " in received and received.count(b"w0 ") == 1
     slow.close()
 
 
