@@ -1,0 +1,240 @@
+"""What each operation means: the arithmetic contract written out in numpy, slowly and exactly.
+
+`cpu/contract.h` states the contract in words; this file and the compiled kernels were written from it
+separately, and tests demand that they agree bit for bit. Vectorised only over axes that do not
+change the order of any sum. All arithmetic is float32 (numpy rounds every operation on its own).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.gguf import dequant
+from engine.gguf.formats import Format
+
+Floats = NDArray[np.float32]
+Ints = NDArray[np.int32]
+Bytes = NDArray[np.uint8]
+
+_F = np.float32
+KEY_CHUNK = 64
+
+_LOG2E = _F(float.fromhex("0x1.715476p+0"))
+_LN2_HI = _F(355 / 512)
+_LN2_LO = _F(float.fromhex("-0x1.bd0106p-13"))
+_EXP_POLY = [
+    _F(float.fromhex(c))
+    for c in (
+        "0x1.a12528p-13",
+        "0x1.6d4362p-10",
+        "0x1.1110e0p-7",
+        "0x1.5554e8p-5",
+        "0x1.555556p-3",
+        "0x1p-1",
+    )
+]
+
+
+def _tree(lanes: Floats) -> Floats:
+    """Halve the last axis until one is left: lane i takes lane i + half."""
+    n = lanes.shape[-1]
+    while n > 1:
+        n //= 2
+        lanes = lanes[..., :n] + lanes[..., n : 2 * n]
+    return lanes[..., 0]
+
+
+def _sum_in_lanes(terms: Floats, lanes: int) -> Floats:
+    """Sum over the last axis: term j goes to partial sum j mod `lanes`, in order; then the tree."""
+    sums = np.zeros((*terms.shape[:-1], lanes), _F)
+    for j in range(0, terms.shape[-1], lanes):
+        part = terms[..., j : j + lanes]
+        sums[..., : part.shape[-1]] += part
+    return _tree(sums)
+
+
+def exp(x: Floats) -> Floats:
+    x = np.asarray(x, _F)
+    v = np.where(x > _F(88), _F(88), x)
+    n = np.rint(v * _LOG2E)
+    r = (v - n * _LN2_HI) - n * _LN2_LO
+    g = np.full_like(v, _EXP_POLY[0])
+    for c in _EXP_POLY[1:]:
+        g = g * r + c
+    y = ((r * r) * g + r) + _F(1)
+    small = v < _F(-87)
+    whole = np.where(small | np.isnan(n), _F(0), n).astype(np.int32)
+    return np.where(small, _F(0), np.ldexp(y, whole)).astype(_F)
+
+
+def silu(x: Floats) -> Floats:
+    return x / (_F(1) + exp(-x))
+
+
+def quantise(x: Floats, block: int) -> tuple[Ints, Floats]:
+    """Rows `[..., columns]` to codes `[..., blocks, block]` and scales `[..., blocks]`."""
+    x = x.reshape(*x.shape[:-1], -1, block)
+    amax = np.max(np.abs(x), axis=-1)
+    finite = np.all(np.isfinite(x), axis=-1)
+    usable = finite & (amax >= _F(2.0**-120))
+    safe = np.where(usable, amax, _F(1))
+    scale = np.where(usable, safe / _F(127), np.where(finite, _F(0), _F(np.nan))).astype(_F)
+    inverse = _F(127) / safe
+    codes = np.rint(np.where(usable[..., None], x, _F(0)) * inverse[..., None]).astype(np.int32)
+    return codes, scale
+
+
+def matmul(format: Format, w: Bytes, x: Floats) -> Floats:
+    """w: uint8 `[rows, row bytes]`, x: `[n, columns]`; gives `[n, rows]`."""
+    with np.errstate(all="ignore"):
+        if format.block == 1:
+            weights = dequant.dequantise(format, w)
+            return np.stack([_sum_in_lanes(weights * row, 32) for row in x])
+        b = dequant.unpack(format, w)
+        codes, scales = quantise(x, format.block)
+        out = []
+        for a, dx in zip(codes, scales):
+            isum = np.sum(b.codes * b.scales * a, axis=-1, dtype=np.int64)
+            terms = (b.d * dx) * isum.astype(_F)
+            if b.dmin is not None:
+                msum = np.sum(b.mins * a, axis=-1, dtype=np.int64)
+                terms = terms - (b.dmin * dx) * msum.astype(_F)
+            out.append(_sum_in_lanes(terms, 8))
+        return np.stack(out)
+
+
+def rms_norm(x: Floats, weight: Floats, eps: float) -> Floats:
+    with np.errstate(all="ignore"):
+        mean = _sum_in_lanes(x * x, 32) / _F(x.shape[-1])
+        r = _F(1) / np.sqrt(mean + _F(eps))
+        return (x * r[..., None]) * weight
+
+
+def head_norm_rope(
+    x: Floats,
+    heads: int,
+    head_dim: int,
+    weight: Floats,
+    eps: float,
+    cos: Floats,
+    sin: Floats,
+    start: int,
+) -> Floats:
+    n, pairs = x.shape[0], cos.shape[1]
+    h = rms_norm(x.reshape(n, heads, head_dim), weight, eps)
+    c, s = cos[start : start + n, None], sin[start : start + n, None]
+    a, b = h[..., :pairs].copy(), h[..., pairs : 2 * pairs].copy()
+    h[..., :pairs] = a * c - b * s
+    h[..., pairs : 2 * pairs] = b * c + a * s
+    return h.reshape(x.shape)
+
+
+def store_kv(
+    k: Floats,
+    v: Floats,
+    k_cache: NDArray[np.float16],
+    v_cache: NDArray[np.float16],
+    start: int,
+) -> None:
+    """Caches `[ctx, columns]`; keys in chunks of 64 positions, position innermost."""
+    ctx, cols = k_cache.shape
+    keys = k_cache.reshape(ctx // KEY_CHUNK, cols, KEY_CHUNK)
+    with np.errstate(over="ignore"):
+        for i in range(k.shape[0]):
+            p = start + i
+            keys[p // KEY_CHUNK, :, p % KEY_CHUNK] = k[i].astype(np.float16)
+            v_cache[p] = v[i].astype(np.float16)
+
+
+def attention(
+    q: Floats,
+    k_cache: NDArray[np.float16],
+    v_cache: NDArray[np.float16],
+    start: int,
+    kv_heads: int,
+    head_dim: int,
+    scale: float,
+) -> Floats:
+    n = q.shape[0]
+    ctx = k_cache.shape[0]
+    heads = q.shape[1] // head_dim
+    q = q.reshape(n, heads, head_dim)
+    keys = k_cache.reshape(ctx // KEY_CHUNK, kv_heads, head_dim, KEY_CHUNK)
+    values = v_cache.reshape(ctx, kv_heads, head_dim)
+    owner = np.arange(heads) // (heads // kv_heads)  # the key/value head of each query head
+    out = np.empty_like(q)
+    with np.errstate(all="ignore"):
+        for i in range(n):
+            seen = start + i + 1
+            m = np.full(heads, -np.inf, _F)
+            l = np.zeros(heads, _F)
+            o = np.zeros((heads, head_dim), _F)
+            for chunk in range((seen + KEY_CHUNK - 1) // KEY_CHUNK):
+                visible = min(KEY_CHUNK, seen - chunk * KEY_CHUNK)
+                k = keys[chunk, owner, :, :visible].astype(_F)  # [heads, head_dim, visible]
+                score = np.zeros((heads, visible), _F)
+                for d in range(head_dim):
+                    score += q[i, :, d, None] * k[:, d]
+                score = score * _F(scale)
+                top = np.fmax(m, np.fmax.reduce(score, axis=-1))
+                c = exp(m - top)
+                p = np.zeros((heads, KEY_CHUNK), _F)
+                p[:, :visible] = exp(score - top[:, None])
+                l = l * c + _sum_in_lanes(p, 32)
+                o = o * c[:, None]
+                for j in range(visible):
+                    o += p[:, j, None] * values[chunk * KEY_CHUNK + j, owner].astype(_F)
+                m = top
+            out[i] = o / l[:, None]
+    return out.reshape(n, heads * head_dim)
+
+
+def route(logits: Floats, used: int) -> tuple[Ints, Floats]:
+    n, count = logits.shape
+    ids = np.empty((n, used), np.int32)
+    weights = np.empty((n, used), _F)
+    with np.errstate(all="ignore"):
+        for i, row in enumerate(logits):
+            e = exp(row - np.fmax(np.fmax.reduce(row), _F(-np.inf)))
+            p = e / _sum_in_lanes(e, 32)
+            left = list(range(count))
+            for s in range(used):
+                best = left[0]
+                for j in left[1:]:
+                    if p[j] > p[best]:
+                        best = j
+                left.remove(best)
+                ids[i, s], weights[i, s] = best, p[best]
+            total = weights[i, 0]
+            for s in range(1, used):
+                total = total + weights[i, s]
+            if total < _F(2.0**-14):
+                total = _F(2.0**-14)
+            weights[i] /= total
+    return ids, weights
+
+
+def experts(
+    x: Floats,
+    ids: Ints,
+    slots: dict[int, tuple[Bytes, Bytes, Bytes]],
+    formats: tuple[Format, Format, Format],
+    y: Floats,
+) -> None:
+    """slots: expert id to its gate, up and down bytes `[rows, row bytes]`; absent ones are skipped."""
+    gate, up, down = formats
+    with np.errstate(all="ignore"):
+        for i in range(x.shape[0]):
+            for s, e in enumerate(ids[i]):
+                if int(e) in slots:
+                    g, u, d = slots[int(e)]
+                    h = silu(matmul(gate, g, x[i : i + 1])) * matmul(up, u, x[i : i + 1])
+                    y[i, s] = matmul(down, d, h)[0]
+
+
+def combine(y: Floats, weights: Floats, out: Floats) -> None:
+    c = weights[:, 0, None] * y[:, 0]
+    for s in range(1, y.shape[1]):
+        c = c + weights[:, s, None] * y[:, s]
+    out += c
