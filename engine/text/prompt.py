@@ -45,7 +45,10 @@ class ControlTexts:
     def __init__(self, texts: Iterable[str]) -> None:
         longest_first = sorted({text for text in texts if text}, key=lambda t: (-len(t), t))
         self._pattern = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
-        self._prefixes = frozenset(t[:n] for t in longest_first for n in range(1, len(t)))
+        # Whole words are left alone: templates compare them, as in `role == "user"`.
+        self._prefixes = frozenset(
+            t[:n] for t in longest_first for n in range(1, len(t)) if not t[:n].isalnum()
+        )
         self._longest = len(longest_first[0]) - 1 if longest_first else 0
 
     def hide(self, value: Any, avoid: str = "") -> tuple[Any, dict[str, str]]:

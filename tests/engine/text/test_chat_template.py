@@ -187,6 +187,12 @@ def test_two_strings_do_not_make_a_control_text(parts: list[str], tokenizer: Tok
     assert not tokenizer.control_ids.intersection(tokenizer.encode_prompt(rendered))
 
 
+def test_words_that_begin_a_control_text_are_left_alone() -> None:
+    """A vocabulary with a control token `user_1` must not hide the role `user` from a template."""
+    renderer = ChatTemplate("{{ messages[0].role == 'user' }}", "", "", ["user_1"])
+    assert renderer.render(user("x")).text == "True"
+
+
 def test_a_template_may_build_control_texts(tokenizer: Tokenizer, vocabulary: Vocabulary) -> None:
     source = "{{ '<|im_' + messages[0].content + '|>' }}"
     rendered = ChatTemplate(source, "", "", tokenizer.control_texts).render(user("end"))
@@ -288,10 +294,10 @@ ENDLESS = {
 @pytest.mark.parametrize("source", ENDLESS.values(), ids=ENDLESS)
 def test_templates_without_end(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chat_template, "MAX_SECONDS", 0.5)
-    start = time.monotonic()
+    start = time.thread_time()
     with pytest.raises(ChatTemplateError, match="The chat template failed: ") as caught:
         template(source).render(user("x"))
-    assert time.monotonic() - start < 5
+    assert time.thread_time() - start < 5
     assert len(str(caught.value)) < 500
 
 
@@ -305,9 +311,9 @@ def test_deeply_nested_messages() -> None:
 
 def test_a_long_conversation_is_quick() -> None:
     chat = [{"role": ("user", "assistant")[i % 2], "content": "text " * 500} for i in range(1000)]
-    start = time.monotonic()
+    start = time.thread_time()
     assert len(template(templates.THINKING).render(chat).text) > 2_500_000
-    assert time.monotonic() - start < 2
+    assert time.thread_time() - start < 2
 
 
 # Where the template comes from
