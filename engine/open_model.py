@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -33,6 +34,8 @@ log = logging.getLogger(__name__)
 
 Progress = Callable[[str, int, int], None]  # phase, bytes done, bytes in all
 
+LOOK_EVERY = 5.0  # seconds between two looks at which experts the system holds in memory
+SAVE_EVERY = 60.0  # seconds between two savings of the profile
 FILL_SLICE = 0.02  # seconds of expert reading between two steps of an answer
 
 
@@ -60,6 +63,7 @@ class Engine:
         self.tokenizer, self.template = tokenizer, template
         self.store = store
         self._files, self._profile = files, profile
+        self._looked = self._saved = time.monotonic()
 
     @property
     def context_used(self) -> int:
@@ -78,8 +82,19 @@ class Engine:
             self.store.fill(FILL_SLICE)
 
     def idle(self, seconds: float) -> bool:
-        """Use a pause: read hot experts that are not resident yet. True if some are left."""
-        return self.store.fill(seconds)
+        """Use a pause of about `seconds`: read hot experts that are not resident yet, look where
+        the others are, keep what was learned. True if there is more to read.
+        """
+        if self.store.fill(seconds):
+            return True
+        now = time.monotonic()
+        if now - self._looked > LOOK_EVERY:
+            self._looked = now
+            self.store.refresh_cold()
+        if now - self._saved > SAVE_EVERY:
+            self._saved = now
+            self.save_profile()
+        return False
 
     def set_budget(self, budget: str) -> BudgetStatus:
         """Change the memory budget. Raises SettingError, BudgetError; then nothing has changed.
