@@ -100,8 +100,8 @@ class ChatTemplate:
         `variables` are more names for the template, such as `enable_thinking=False`. Raises
         ChatTemplateError when the template refuses the conversation, fails, or exceeds a limit.
         """
-        given = {**variables, "messages": _parse_arguments(messages), "tools": tools}
         try:
+            given = {**variables, "messages": _parse_arguments(messages), "tools": tools}
             hidden, aliases = self._controls.hide(given, avoid=self._source)
             run = _Run(aliases, time.thread_time() + MAX_SECONDS)
             pieces = self._template.generate(
@@ -110,6 +110,11 @@ class ChatTemplate:
                 | {"add_generation_prompt": add_generation_prompt, _Run.KEY: run}
             )
             return RenderedPrompt(_join(pieces, run), aliases)
+        except _Refusal as error:
+            raise ChatTemplateError(
+                f"The chat template refused the conversation: {_one_line(error)}",
+                "Change the messages",
+            ) from error
         except _TEMPLATE_FAILURES as error:
             raise ChatTemplateError(
                 f"The chat template failed: {_one_line(error)}", _HOW_TO_REPLACE
@@ -265,8 +270,12 @@ class _GenerationBlock(Extension):
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
 
+class _Refusal(TemplateError):
+    """The template called `raise_exception`."""
+
+
 def _raise_exception(message: str) -> NoReturn:
-    raise TemplateError(message)
+    raise _Refusal(message)
 
 
 @pass_context

@@ -247,7 +247,10 @@ def test_templates_that_do_not_parse(source: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("{{ raise_exception('Roles must\n alternate') }}", "failed: Roles must alternate"),
+        (
+            "{{ raise_exception('Roles must\n alternate.') }}",
+            "refused the conversation: Roles must alternate. Change the messages.$",
+        ),
         ("{{ messages.nothing() }}", "has no attribute 'nothing'"),
         ("{{ missing.a }}", "'missing' is undefined"),
         ("{{ messages[0].content + 1 }}", "can only concatenate str"),
