@@ -188,7 +188,7 @@ class Worker:
         self._budget = budget
         self._hub.post(budget)
         self._hub.post(residency)
-        self._rest(model)
+        self._set_work(model, "idle", 0.0, 0.0)
         self._set_health(Health(PROTOCOL_VERSION, "ready", 0, 0, model.info))
         log.info("%s is ready", model.info.name)
         return model
@@ -229,14 +229,21 @@ class Worker:
         while not self._stopping:
             job = self._next(0.0 if more else IDLE_SECONDS)
             try:
-                self._run_calls(model)
-                if job is not None:
-                    self._answer(model, job)
-                more = model.idle(IDLE_SLICE_SECONDS)
-                self._report(model)
+                more = self._turn(model, job)
             except Exception:  # a bug in the bookkeeping must not take the model away
                 more = False
                 log.exception("an error between two requests")
+
+    def _turn(self, model: LoadedModel, job: Job | None) -> bool:
+        """What waits, one request, a slice of the pause; whether there is more to do in it."""
+        self._run_calls(model)
+        if job is not None:
+            self._answer(model, job)
+            self._report_end(model)
+        more = model.idle(IDLE_SLICE_SECONDS)
+        self._report(model)
+        self._set_work(model, "idle", 0.0, 0.0)
+        return more
 
     def _next(self, timeout: float) -> Job | None:
         """The next request; None when calls are due, after `timeout`, and at the end."""
@@ -260,8 +267,6 @@ class Worker:
         finally:
             with self._wake:
                 self._running = None
-            self._rest(model)
-            self._report_end(model)
 
     def _steps(self, model: LoadedModel, job: Job, meter: Meter) -> None:
         if job.cancelled.is_set():
@@ -318,9 +323,6 @@ class Worker:
     def _note(self, model: LoadedModel, meter: Meter) -> None:
         if meter.state != self.work.state or time.monotonic() >= self._delta_due:
             self._set_work(model, meter.state, meter.prompt_speed, meter.answer_speed)
-
-    def _rest(self, model: LoadedModel) -> None:
-        self._set_work(model, "idle", 0.0, 0.0)
 
     def _set_work(self, model: LoadedModel, state: str, prompt: float, answer: float) -> None:
         before = self.work.state

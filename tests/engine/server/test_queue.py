@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -222,3 +223,38 @@ def test_openai_client_sees_an_error_inside_a_stream(started: Running) -> None:
             model="fake", messages=[{"role": "user", "content": "explode late"}], stream=True
         ):
             pass
+
+
+def test_a_crowd_that_comes_and_goes(started: Running) -> None:
+    """Many clients with and without patience, and a budget that moves: nothing is left behind."""
+    model, end = started.model, time.monotonic() + 3
+
+    def visit(seed: int) -> int:
+        choice = random.Random(seed)
+        answered = 0
+        with started.http() as client:
+            while time.monotonic() < end:
+                stream = choice.random() < 0.5
+                patience = choice.choice([0.005, 0.02, 10])
+                content = body("x" * choice.randrange(1, 150), stream=stream)
+                try:
+                    reply = client.post(CHAT, json=content, timeout=patience)
+                except httpx.TimeoutException:
+                    continue
+                assert reply.status_code == 200 and "w11 " in reply.text
+                answered += 1
+                if choice.random() < 0.2:
+                    share = choice.randrange(10, 100)
+                    changed = client.post("/budget", json={"budget": f"{share}%"})
+                    assert changed.json()["slots"] == 64 * share // 100
+        return answered
+
+    with ThreadPoolExecutor(8) as pool:
+        answered = sum(pool.map(visit, range(8)))
+    service = started.server.app.state.service
+    wait_for(lambda: service.worker.work.state == "idle" and queued(started) == 0)
+    assert answered > 20
+    assert len(model.ended) == len(model.requests)
+    assert set(model.ended) <= {"stop", "cancelled"}
+    assert model.ended.count("stop") >= answered
+    assert service.hub.latest("residency") == model.residency()
