@@ -212,7 +212,7 @@ def explain(output: str) -> str:
 
 DISK_FULL = "The disk is full. Free some space and run this again"
 NO_COMPILER = "There is no C++ compiler. " + (
-    "Install the Visual Studio Build Tools with C++ and run this again"
+    "Install the Visual Studio Build Tools with C++ and Clang and run this again"
     if os.name == "nt"
     else "Install one (Debian, Ubuntu: apt-get install g++) and run this again"
 )
