@@ -43,9 +43,9 @@ class Program(QObject):
         self.engine = Engine(command, self)
         self.chat = Chat(self.store, self.engine.client, self.request_body, self)
         self.residency = ResidencyModel(self)
-        self.sender = BudgetSender(self.engine.set_budget, self)
+        self.budget_sender = BudgetSender(self.engine.set_budget, self)
         self.opener = Opener(self.engine, self.settings, self)
-        self.memory = MemoryPanel(self.sender, self.residency, self.look)
+        self.memory = MemoryPanel(self.budget_sender, self.residency, self.look)
         self.window = MainWindow(
             Sidebar(self.chat, self.look),
             ChatView(self.chat, self.look),

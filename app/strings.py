@@ -28,11 +28,11 @@ YESTERDAY = "Yesterday"
 
 
 def delete_question(title: str) -> str:
-    return f"“{title}” and all its messages will be removed from this computer. This cannot be undone."
+    return f"“{title}” will be removed from this computer. This cannot be undone."
 
 
 def conversations_set_aside(path: str) -> str:
-    return f"The file of your conversations is damaged. It was kept as {path}; a new one was started."
+    return f"The file of your conversations is damaged. It was kept as {path}, a new one is used."
 
 
 def conversations_newer(path: str) -> str:
@@ -143,6 +143,7 @@ ENLARGE = "Enlarge the map"
 REDUCE = "Back to the chat"
 LEGEND = "Legend"
 HIT_RATE = "hit rate"
+NO_HIT_RATE = "The hit rate appears with the first answer"
 HIT_RATE_HELP = "Share of routed expert uses that were served from hot and warm experts"
 NO_MAP = "The map appears when the model is loaded."
 TIER_NAMES = ("frozen", "cold", "warm", "hot")  # by protocol.Tier

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from PySide6.QtGui import QColor, QFont, QPalette
 
 SANS = ["Inter", "Segoe UI Variable Text", "Segoe UI", "Cantarell", "Noto Sans", "DejaVu Sans"]
-MONO = ["JetBrains Mono", "Cascadia Mono", "Consolas", "Noto Sans Mono", "DejaVu Sans Mono"]
+# No families that draw "->" as one arrow: code is shown as it is written.
+MONO = ["Cascadia Mono", "SF Mono", "Consolas", "Noto Sans Mono", "DejaVu Sans Mono"]
 
 COLUMN = 760  # widest line of the chat, in pixels
 GAP = 8  # the unit of all spacing
@@ -152,7 +153,9 @@ def prose_css(c: Colors, size: int) -> str:
     a {{ color: {c.accent_text}; }}
     code {{ font-family: {family}; font-size: {round(size * 0.93)}px;
             background-color: {c.code_head}; }}
-    th {{ font-weight: 600; text-align: left; }}
+    table {{ border-collapse: collapse; }}
+    th, td {{ border: 1px solid {c.border}; padding: 5px 10px; }}
+    th {{ font-weight: 600; }}
     blockquote {{ color: {c.muted}; margin: 0 0 0 16px; }}
     """
 
@@ -239,6 +242,8 @@ def _inputs(c: Colors) -> str:
         selection-background-color: {c.accent}; selection-color: {c.on_accent}; }}
     QLineEdit:focus, QSpinBox:focus, QDoubleSpinBox:focus, QComboBox:focus {{
         border: 1px solid {c.focus}; }}
+    QComboBox::drop-down {{ border: none; width: 24px; }}
+    QLineEdit, QPlainTextEdit {{ placeholder-text-color: {c.muted}; }}
     QPlainTextEdit {{ background: {c.surface}; border: 1px solid {c.border};
         border-radius: {RADIUS}px; selection-background-color: {c.accent};
         selection-color: {c.on_accent}; }}

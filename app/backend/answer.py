@@ -29,7 +29,7 @@ class AnswerStream(QObject):
         self._over = False
         body = {**body, "stream": True, "stream_options": {"include_usage": True}}
         self._stream: EventStream = client.stream("/v1/chat/completions", body)
-        self._stream.event.connect(self._on_event)
+        self._stream.received.connect(self._on_event)
         self._stream.finished.connect(self._on_end)
 
     @property

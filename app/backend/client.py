@@ -21,6 +21,10 @@ Answered = Callable[[Any], None]
 Refused = Callable[[str], None]
 
 
+def content(reply: QNetworkReply) -> bytes:
+    return bytes(reply.readAll().data())
+
+
 def refusal(reply: QNetworkReply, body: bytes) -> str:
     """Why a request failed, in the engine's own words when it said something."""
     status = reply.attribute(QNetworkRequest.Attribute.HttpStatusCodeAttribute)
@@ -37,7 +41,7 @@ def refusal(reply: QNetworkReply, body: bytes) -> str:
 class EventStream(QObject):
     """A reply that is read as server-sent events until it ends."""
 
-    event = Signal(str, str)
+    received = Signal(str, str)  # name, data
     finished = Signal(str)  # empty: the server ended it; else why it broke
 
     def __init__(self, reply: QNetworkReply, parent: QObject) -> None:
@@ -54,13 +58,16 @@ class EventStream(QObject):
         self._cancelled = True
         self._reply.abort()
 
+    def _open(self) -> bool:
+        return not self._cancelled
+
     def _refused(self) -> bool:
         status = self._reply.attribute(QNetworkRequest.Attribute.HttpStatusCodeAttribute)
         return isinstance(status, int) and status >= 400
 
     def _read(self) -> None:
-        data = self._reply.readAll().data()
-        if self._cancelled:
+        data = content(self._reply)
+        if not self._open():
             return
         if self._refused():
             self._body += data
@@ -72,9 +79,8 @@ class EventStream(QObject):
             self.finished.emit(str(error))
             return
         for name, text in events:
-            if self._cancelled:  # by a receiver of the event before
-                return
-            self.event.emit(name, text)
+            if self._open():  # a receiver of the event before may have cancelled
+                self.received.emit(name, text)
 
     def _end(self) -> None:
         if not self._cancelled:
@@ -133,7 +139,7 @@ class Client(QObject):
 
     def _collect(self, reply: QNetworkReply, done: Answered, failed: Refused) -> None:
         def finish() -> None:
-            body = reply.readAll().data()
+            body = content(reply)
             if reply.error() != QNetworkReply.NetworkError.NoError:
                 failed(refusal(reply, body))
             else:

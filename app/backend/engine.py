@@ -160,7 +160,7 @@ class Engine(QObject):
     def _listen(self) -> None:
         self._disconnect()
         stream = self.client.listen("/events")
-        stream.event.connect(self._on_event)
+        stream.received.connect(self._on_event)
         stream.finished.connect(self._on_stream_end)
         self._events = stream
         self.client.get("/health", lambda data: self._on_event_data("health", data), _ignore)

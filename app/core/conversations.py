@@ -111,7 +111,7 @@ class ConversationStore:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             return self._prepare(str(path))
-        except _NewerFile:
+        except _NewerFileError:
             self.notice = strings.conversations_newer(str(path))
         except sqlite3.OperationalError as error:
             # Locked, read-only, no permission, disk full: the file itself may be sound.
@@ -146,7 +146,7 @@ class ConversationStore:
             db.execute("PRAGMA journal_mode = WAL")
             db.execute("PRAGMA synchronous = NORMAL")
             self._migrate(db)
-        except (sqlite3.Error, _NewerFile):
+        except (sqlite3.Error, _NewerFileError):
             db.close()
             raise
         return db
@@ -154,7 +154,7 @@ class ConversationStore:
     def _migrate(self, db: sqlite3.Connection) -> None:
         version = db.execute("PRAGMA user_version").fetchone()[0]
         if version > len(self._migrations):
-            raise _NewerFile
+            raise _NewerFileError
         for number in range(version, len(self._migrations)):
             script = self._migrations[number]
             # All or nothing: an interrupted migration leaves the old version readable.
@@ -198,7 +198,8 @@ class ConversationStore:
         for message in messages:
             if message.state == STREAMING:  # the window itself died while the answer came in
                 message.state = INTERRUPTED
-        return Conversation(*head, messages=messages, id=key)
+        title, created, updated = head
+        return Conversation(title, created, updated, messages, key)
 
     def save(
         self, conversation: Conversation, changed: Iterable[Message], removed: Iterable[str] = ()
@@ -232,7 +233,7 @@ class ConversationStore:
             db.execute("DELETE FROM conversations WHERE id = ?", (key,))
 
 
-class _NewerFile(Exception):
+class _NewerFileError(Exception):
     """The file has a schema version that this program does not know."""
 
 

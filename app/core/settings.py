@@ -77,7 +77,7 @@ def _fits(field: dataclasses.Field[Any], value: Any) -> bool:
 
 def from_data(data: dict[str, Any]) -> Settings:
     """Settings from a file's data: unknown keys and values out of range give way to defaults."""
-    values = {}
+    values: dict[str, Any] = {}
     for field in dataclasses.fields(Settings):
         value = data.get(field.name, field.default)
         if isinstance(value, list):

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 MAX_LINES = 16
-COMFORT = 8  # cells of this many pixels are big enough: do not fold a layer any further
-MAX_CELL = 34
+COMFORT = 18  # cells of this many pixels are big enough: do not fold a layer any further
+MAX_CELL = 44
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +74,10 @@ def _band_gap(lines: int, pitch: int) -> int:
 
 def fit(layers: int, experts: int, left: int, top: int, width: int, height: int) -> MapGeometry:
     """The geometry whose cells are largest inside width x height. Needs layers, experts >= 1."""
-    best: tuple[int, MapGeometry] | None = None
+    best: tuple[tuple[int, int], MapGeometry] | None = None
     for lines in range(1, min(MAX_LINES, experts) + 1):
         columns = -(-experts // lines)
-        if lines > 1 and experts % lines:
+        if experts % lines:
             continue  # ragged bands look broken
         x = min(MAX_CELL, max(1, width // columns))
         y = _row_pitch(layers, lines, height, x)
@@ -85,10 +85,11 @@ def fit(layers: int, experts: int, left: int, top: int, width: int, height: int)
         geometry = MapGeometry(
             layers, experts, lines, columns, x, y, gap, _band_gap(lines, y), left, top
         )
-        size = min(x, y)
+        inside = geometry.width <= width and geometry.height <= height
+        size = (min(x, y), x * y) if inside else (0, 0)
         if best is None or size > best[0]:
             best = (size, geometry)
-        if best[0] >= COMFORT:
+        if best[0][0] >= COMFORT:
             break
     assert best is not None  # one line per layer always counts
     return best[1]

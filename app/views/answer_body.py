@@ -56,13 +56,7 @@ class Prose(QLabel):
 
     def _restyle(self) -> None:
         css = theme.prose_css(self._look.colors, self._look.size)
-        border = self._look.colors.border
-        html = self._html.replace(
-            "<table>",
-            f'<table border="1" cellspacing="0" cellpadding="6" '
-            f'style="border-collapse: collapse; border-color: {border}">',
-        )
-        self.setText(f"<style>{css}</style>{html}")
+        self.setText(f"<style>{css}</style>{self._html}")
 
 
 class AnswerBody(QWidget):

@@ -19,7 +19,7 @@ from app.models.chat import Chat
 from app.views.composer import Composer
 from app.views.controls import label
 from app.views.look import Look
-from app.views.transcript import Transcript
+from app.views.transcript import BAR, Transcript
 
 
 class EmptyChat(QWidget):
@@ -90,6 +90,7 @@ class ChatView(QFrame):
         inner.setContentsMargins(24, 4, 24, 16)
         inner.addWidget(self.composer)
         row = QHBoxLayout()
+        row.setContentsMargins(0, 0, BAR, 0)
         row.addStretch(1)
         row.addWidget(holder, 100)
         row.addStretch(1)

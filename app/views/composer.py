@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QMimeData, Qt, Signal
-from PySide6.QtGui import QColor, QFocusEvent, QKeyEvent, QPalette
+from PySide6.QtGui import QFocusEvent, QKeyEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPlainTextEdit, QWidget
 
 from app import strings
@@ -69,7 +69,6 @@ class Composer(QFrame):
     def __init__(self, look: Look, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setObjectName("composer")
-        self._look = look
         self._busy = False
         self._field = _Field(self)
         self._field.send.connect(self._send)
@@ -82,9 +81,8 @@ class Composer(QFrame):
         row.setSpacing(8)
         row.addWidget(self._field, 1, Qt.AlignmentFlag.AlignVCenter)
         row.addWidget(self._button, 0, Qt.AlignmentFlag.AlignBottom)
-        look.changed.connect(self._restyle)
+        look.changed.connect(self._field.fit)
         self._enable()
-        self._restyle()
 
     def take_focus(self) -> None:
         self._field.setFocus(Qt.FocusReason.ShortcutFocusReason)
@@ -122,9 +120,3 @@ class Composer(QFrame):
         self.setProperty("active", focused)
         self.style().unpolish(self)
         self.style().polish(self)
-
-    def _restyle(self) -> None:
-        palette = self._field.palette()
-        palette.setColor(QPalette.ColorRole.PlaceholderText, QColor(self._look.colors.muted))
-        self._field.setPalette(palette)
-        self._field.fit()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from PySide6.QtCore import QSize, Qt
+from PySide6.QtCore import QEvent, QSize, Qt
+from PySide6.QtGui import QFocusEvent, QIcon
 from PySide6.QtWidgets import QFrame, QLabel, QToolButton, QWidget
 
 from app.views.look import Look
@@ -48,7 +49,40 @@ class AccentButton(IconButton):
     """An icon button on the accent colour."""
 
     def icon_color(self) -> str:
-        return self._look.colors.on_accent
+        return self._look.colors.on_accent if self.isEnabled() else self._look.colors.muted
+
+    def changeEvent(self, event: QEvent) -> None:  # noqa: N802
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.EnabledChange:
+            self._paint_icon()
+
+
+class QuietButton(IconButton):
+    """Shows its icon only while its message is pointed at, or while it has the focus."""
+
+    def __init__(
+        self, look: Look, icon: str, name: str, pressed: Callable[[], object] | None = None
+    ) -> None:
+        self._awake = False
+        super().__init__(look, icon, name, pressed, size=16)
+
+    def wake(self, awake: bool) -> None:
+        self._awake = awake
+        self._paint_icon()
+
+    def focusInEvent(self, event: QFocusEvent) -> None:  # noqa: N802
+        super().focusInEvent(event)
+        self._paint_icon()
+
+    def focusOutEvent(self, event: QFocusEvent) -> None:  # noqa: N802
+        super().focusOutEvent(event)
+        self._paint_icon()
+
+    def _paint_icon(self) -> None:
+        if self._awake or self.hasFocus():
+            super()._paint_icon()
+        else:
+            self.setIcon(QIcon())
 
 
 def label(text: str, style: str = "", wrap: bool = False) -> QLabel:

@@ -9,9 +9,9 @@ from typing import Any
 from PySide6.QtCore import Qt, QTimer
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import (
+    QAbstractSpinBox,
     QComboBox,
     QDialog,
-    QDialogButtonBox,
     QDoubleSpinBox,
     QFrame,
     QGridLayout,
@@ -33,6 +33,13 @@ from app.views.look import Look
 LOG_MS = 200
 
 Change = Callable[[str, Any], None]
+
+
+def _close_button(dialog: QDialog) -> QPushButton:
+    button = QPushButton(strings.CLOSE)
+    button.setAutoDefault(False)  # Return in a field must not close the dialog
+    button.clicked.connect(dialog.reject)
+    return button
 
 
 class SettingsDialog(QDialog):
@@ -68,15 +75,13 @@ class SettingsDialog(QDialog):
         area.setWidgetResizable(True)
         area.setFrameShape(QFrame.Shape.NoFrame)
         area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close)
-        buttons.button(QDialogButtonBox.StandardButton.Close).setText(strings.CLOSE)
-        buttons.rejected.connect(self.reject)
         outer = QVBoxLayout(self)
         outer.setContentsMargins(0, 0, 0, 12)
         outer.addWidget(area, 1)
         row = QHBoxLayout()
         row.setContentsMargins(24, 0, 24, 0)
-        row.addWidget(buttons)
+        row.addStretch(1)
+        row.addWidget(_close_button(self))
         outer.addLayout(row)
         self.resize(540, 660)
 
@@ -127,6 +132,7 @@ class SettingsDialog(QDialog):
                 )
             spin.setValue(value)
         spin.setKeyboardTracking(False)
+        spin.setButtonSymbols(QAbstractSpinBox.ButtonSymbols.NoButtons)  # arrow keys and wheel do
         spin.valueChanged.connect(lambda number: self._change(name, number))
         return spin
 
@@ -149,15 +155,14 @@ class LogDialog(QDialog):
         self._timer = QTimer(self, singleShot=True, interval=LOG_MS)
         self._timer.timeout.connect(self._flush)
         copy = QPushButton(strings.COPY_LOG)
+        copy.setAutoDefault(False)
         copy.clicked.connect(
             lambda: QGuiApplication.clipboard().setText(self._text.toPlainText())
         )
-        close = QPushButton(strings.CLOSE)
-        close.clicked.connect(self.reject)
         row = QHBoxLayout()
         row.addWidget(copy)
         row.addStretch(1)
-        row.addWidget(close)
+        row.addWidget(_close_button(self))
         column = QVBoxLayout(self)
         column.setContentsMargins(16, 16, 16, 14)
         column.addWidget(self._text, 1)
@@ -198,10 +203,8 @@ class KeyboardDialog(QDialog):
         for row, (keys, meaning) in enumerate(strings.SHORTCUTS):
             grid.addWidget(label(keys, "heading"), row, 0)
             grid.addWidget(label(meaning), row, 1)
-        close = QPushButton(strings.CLOSE)
-        close.clicked.connect(self.reject)
         column = QVBoxLayout(self)
         column.setContentsMargins(24, 20, 24, 16)
         column.setSpacing(16)
         column.addLayout(grid)
-        column.addWidget(close, 0, Qt.AlignmentFlag.AlignRight)
+        column.addWidget(_close_button(self), 0, Qt.AlignmentFlag.AlignRight)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from PySide6.QtCore import QSize, Qt, Signal
@@ -81,7 +82,7 @@ class Header(QFrame):
             title = menu.addAction(strings.RECENT)
             title.setEnabled(False)
         for path in self._recent:
-            action = menu.addAction(Path(path).stem, lambda path=path: self.open_file.emit(path))
+            action = menu.addAction(Path(path).stem, partial(self.open_file.emit, path))
             action.setToolTip(path)
 
     def _restyle(self) -> None:

@@ -98,13 +98,13 @@ class MainWindow(QMainWindow):
         self.splitter.addWidget(centre)
         self.splitter.setStretchFactor(1, 1)
         self.splitter.setSizes([236, 1100])
-        root = QWidget()
-        outer = QVBoxLayout(root)
+        self._root = QWidget()
+        outer = QVBoxLayout(self._root)
         outer.setContentsMargins(0, 0, 0, 0)
         outer.setSpacing(0)
         outer.addWidget(self.splitter, 1)
         outer.addWidget(self.status)
-        self.setCentralWidget(root)
+        self.setCentralWidget(self._root)
         self.header.toggle_list.connect(self.toggle_list)
         self.header.toggle_map.connect(self.toggle_map)
         self.header.open_dialog.connect(self.ask_for_file)
@@ -123,7 +123,7 @@ class MainWindow(QMainWindow):
         """A shortcut of the whole window."""
         QShortcut(QKeySequence(keys), self).activated.connect(lambda: act())
 
-    # -- arrangement -------------------------------------------------------------------------------
+    # -- arrangement ------------------------------------------------------------------------------
     def toggle_list(self) -> None:
         self.list_wanted = not self.sidebar.isVisible()
         self._arrange()
@@ -161,12 +161,12 @@ class MainWindow(QMainWindow):
         if event.oldSize().width() != event.size().width():
             self._arrange()
         if self._drop is not None:
-            self._drop.setGeometry(self.centralWidget().rect().adjusted(16, 16, -16, -16))
+            self._drop.setGeometry(self._root.rect().adjusted(16, 16, -16, -16))
 
     def layout_state(self) -> tuple[str, tuple[int, ...]]:
         """Geometry and widths, to be remembered."""
         sizes = (*self.splitter.sizes(), *self._inner.sizes())
-        geometry = self.saveGeometry().toBase64().data().decode("ascii")
+        geometry = bytes(self.saveGeometry().toBase64().data()).decode("ascii")
         return geometry, sizes if all(sizes) else ()
 
     def restore_layout(self, geometry: str, sizes: tuple[int, ...]) -> None:
@@ -177,7 +177,7 @@ class MainWindow(QMainWindow):
             self._inner.setSizes(list(sizes[2:]))
         self._arrange()
 
-    # -- opening a model -----------------------------------------------------------------------------
+    # -- opening a model --------------------------------------------------------------------------
     def ask_for_file(self) -> None:
         path, _ = QFileDialog.getOpenFileName(
             self, strings.OPEN_DIALOG, "", strings.OPEN_FILTER
@@ -203,13 +203,13 @@ class MainWindow(QMainWindow):
     def _show_drop(self, shown: bool) -> None:
         if self._drop is None:
             self._drop = label(strings.DROP_HERE, "droptarget")
-            self._drop.setParent(self.centralWidget())
+            self._drop.setParent(self._root)
             self._drop.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        self._drop.setGeometry(self.centralWidget().rect().adjusted(16, 16, -16, -16))
+        self._drop.setGeometry(self._root.rect().adjusted(16, 16, -16, -16))
         self._drop.setVisible(shown)
         self._drop.raise_()
 
-    # -- closing -------------------------------------------------------------------------------------
+    # -- closing ----------------------------------------------------------------------------------
     def closeEvent(self, event: QCloseEvent) -> None:  # noqa: N802
         if not self._may_close():
             event.ignore()

@@ -126,8 +126,9 @@ class MemoryPanel(QFrame):
 
     def _build(self) -> None:
         head = QHBoxLayout()
-        head.addWidget(label(strings.MEMORY, "heading"), 1)
-        head.addWidget(self._state)
+        head.addWidget(label(strings.MEMORY, "heading"), 0, Qt.AlignmentFlag.AlignBaseline)
+        head.addWidget(self._state, 1, Qt.AlignmentFlag.AlignBaseline)
+        head.addWidget(self._size, 0, Qt.AlignmentFlag.AlignBaseline)
         ends = QHBoxLayout()
         ends.addWidget(label(strings.LEAST, "small"), 1)
         ends.addWidget(label(strings.EVERYTHING_FITS, "small"))
@@ -135,16 +136,15 @@ class MemoryPanel(QFrame):
         column.setContentsMargins(14, 11, 14, 12)
         column.setSpacing(3)
         column.addLayout(head)
-        column.addWidget(self._size)
         column.addWidget(self.slider)
         column.addLayout(ends)
         column.addSpacing(4)
         for widget in (self._slots, self._parts, self._hits, self._error):
             column.addWidget(widget)
         self._error.hide()
-        self._hits.hide()
+        self._hits.setMinimumHeight(self._hits.fontMetrics().height() + 1)  # the card keeps still
 
-    # -- what the engine says ----------------------------------------------------------------------
+    # -- what the engine says ---------------------------------------------------------------------
     def show_budget(self, budget: BudgetStatus) -> None:
         """The plan in force. It moves the slider unless the user holds it or waits for a wish."""
         self._budget = budget
@@ -173,9 +173,9 @@ class MemoryPanel(QFrame):
         self._slots.setText(strings.NO_BUDGET)
         for widget in (self._parts, self._hits, self._error):
             widget.setText("")
-            widget.hide()
+        self._error.hide()
 
-    # -- what the user does --------------------------------------------------------------------------
+    # -- what the user does -----------------------------------------------------------------------
     def _on_moved(self, value: int) -> None:
         if self._budget is None:
             return
@@ -224,7 +224,6 @@ class MemoryPanel(QFrame):
         )
         self._slots.setText(line)
         self._parts.setText(strings.budget_parts(units.size(plan.base), units.size(plan.arena)))
-        self._parts.show()
         self.slider.setAccessibleDescription(f"{units.size(plan.budget)}. {line}")
 
     def _show_hits(self, budget: BudgetStatus, moving: bool) -> None:
@@ -238,4 +237,3 @@ class MemoryPanel(QFrame):
             self._hits.setText(strings.predicted_hits(units.share(share, 1.0)))
         else:
             self._hits.setText("")
-        self._hits.setVisible(bool(self._hits.text()))

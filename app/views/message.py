@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QObject, Qt, QTimer, Signal
-from PySide6.QtGui import QGuiApplication, QKeyEvent
+from PySide6.QtGui import QEnterEvent, QGuiApplication, QKeyEvent
 from PySide6.QtWidgets import (
     QFrame,
     QHBoxLayout,
@@ -20,17 +20,17 @@ from app.core import conversations as stored
 from app.core import units
 from app.core.conversations import Message
 from app.views.answer_body import AnswerBody
-from app.views.controls import IconButton, label
+from app.views.controls import IconButton, QuietButton, label
 from app.views.look import Look
 
 COPIED_MS = 1500
 
 
-class CopyButton(IconButton):
+class CopyButton(QuietButton):
     """Copies the text of a message and says so for a moment."""
 
     def __init__(self, look: Look, message: Message) -> None:
-        super().__init__(look, "copy", strings.COPY_MESSAGE, self._copy, size=16)
+        super().__init__(look, "copy", strings.COPY_MESSAGE, self._copy)
         self._message = message
         self._back = QTimer(self, singleShot=True, interval=COPIED_MS)
         self._back.timeout.connect(lambda: self._show("copy", strings.COPY_MESSAGE))
@@ -65,12 +65,13 @@ class UserMessage(QWidget):
         inner = QVBoxLayout(self._bubble)
         inner.setContentsMargins(14, 9, 14, 9)
         inner.addWidget(self._text)
-        self._edit = IconButton(look, "edit", strings.EDIT, self._start_edit, size=16)
+        self._edit = QuietButton(look, "edit", strings.EDIT, self._start_edit)
+        self._copy = CopyButton(look, message)
         row = QHBoxLayout()
         row.setSpacing(2)
         row.addStretch(1)
         row.addWidget(self._edit, 0, Qt.AlignmentFlag.AlignBottom)
-        row.addWidget(CopyButton(look, message), 0, Qt.AlignmentFlag.AlignBottom)
+        row.addWidget(self._copy, 0, Qt.AlignmentFlag.AlignBottom)
         row.addSpacing(4)
         # A stretch beside a wrapping label needs a wish, or the label takes its narrowest width.
         row.addWidget(self._bubble, 6)
@@ -85,8 +86,16 @@ class UserMessage(QWidget):
         metrics = self._text.fontMetrics()
         lines = self.message.text.splitlines() or [""]
         widest = max(metrics.horizontalAdvance(line[:400]) for line in lines)
-        self._bubble.setMaximumWidth(min(widest + 34, 560))
-        self._bubble.setMinimumWidth(min(widest + 34, 240))
+        self._bubble.setMaximumWidth(min(widest + 30, 560))
+        self._bubble.setMinimumWidth(min(widest + 30, 240))
+
+    def enterEvent(self, event: QEnterEvent) -> None:  # noqa: N802
+        self._edit.wake(True)
+        self._copy.wake(True)
+
+    def leaveEvent(self, event: QEvent) -> None:  # noqa: N802
+        self._edit.wake(False)
+        self._copy.wake(False)
 
     def allow_edit(self, allowed: bool) -> None:
         self._edit.setEnabled(allowed)
@@ -209,6 +218,7 @@ class AnswerMessage(QWidget):
         self._meta = label("", "small")
         self._note = label("", "error", wrap=True)
         self._copy = CopyButton(look, message)
+        self._copy.wake(True)
         self._again = IconButton(look, "again", strings.REGENERATE, self.again.emit, size=16)
         self._foot = QWidget()
         row = QHBoxLayout(self._foot)

@@ -36,9 +36,10 @@ from app.views.look import Look
 
 FRAME_MS = 40
 GLOW_STEPS = 32
-MARGIN = 12  # device independent pixels around the cells
+EMPTY_HEIGHT = 220
+MARGIN = 11  # device independent pixels around the cells
 LABELS = 22  # for the layer numbers
-BARS = 46  # for the hit rates
+BARS = 44  # for the hit rates, which also get the width that is left over
 KEYS = {
     Qt.Key.Key_Left: (0, -1), Qt.Key.Key_Right: (0, 1),
     Qt.Key.Key_Up: (-1, 0), Qt.Key.Key_Down: (1, 0),
@@ -55,11 +56,9 @@ def color_table(tiers: theme.TierColors) -> NDArray[np.uint32]:
 
     glow = np.linspace(0, 1, GLOW_STEPS)[:, None] * 0.9
     rows = [rgb(c) * (1 - glow) + rgb(tiers.flash) * glow for c in tiers.by_tier()]
-    table = np.vstack([*rows, rgb(tiers.well)[None]]).round().astype(np.uint32)
-    result: NDArray[np.uint32] = (
-        np.uint32(0xFF000000) | (table[:, 0] << 16) | (table[:, 1] << 8) | table[:, 2]
-    )
-    return result
+    table = np.vstack([*rows, rgb(tiers.well)[None]]).round().astype(np.int64)
+    packed = 0xFF000000 + (table[:, 0] << 16) + (table[:, 1] << 8) + table[:, 2]
+    return packed.astype(np.uint32)
 
 
 class ResidencyMap(QWidget):
@@ -85,6 +84,7 @@ class ResidencyMap(QWidget):
         self.setAccessibleName(strings.MAP)
         self.setAccessibleDescription(strings.MAP_HELP)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
+        self.setMaximumHeight(EMPTY_HEIGHT)
         self._timer = QTimer(self, interval=FRAME_MS)
         self._timer.timeout.connect(self._tick)
         model.changed.connect(self._on_changed)
@@ -111,6 +111,7 @@ class ResidencyMap(QWidget):
         self._cursor = self._hover = None
         if not model.layers or not model.experts:
             self._geometry = None
+            self.setMaximumHeight(EMPTY_HEIGHT)
             self.update()
             return
         ratio = self.devicePixelRatioF()
@@ -119,6 +120,9 @@ class ResidencyMap(QWidget):
         height = round((self.height() - 2 * MARGIN) * ratio)
         g = fit(model.layers, model.experts, left, top, max(1, width), max(1, height))
         self._geometry = g
+        # With unlimited height the cells would need this much: the well grows no further.
+        natural = fit(model.layers, model.experts, left, top, max(1, width), 1 << 20)
+        self.setMaximumHeight(max(150, round(natural.height / ratio) + 2 * MARGIN))
         lines = np.arange(g.layers * g.lines).reshape(g.layers, g.lines)
         band = np.repeat(lines, g.pitch_y, axis=1)
         seam = np.full((g.layers, g.band_gap), -1)  # -1: the well
@@ -131,7 +135,7 @@ class ResidencyMap(QWidget):
         if g.gap == 0:
             return QPixmap()
         mask = QPixmap(g.width, g.height)
-        mask.fill(QColor(self._look.colors.tiers.well))
+        mask.fill(Qt.GlobalColor.transparent)  # which gives it an alpha channel
         radius = 3 if min(g.pitch_x, g.pitch_y) >= 12 else 1 if g.gap > 1 else 0
         path = QPainterPath()
         for line in range(g.layers * g.lines):
@@ -140,6 +144,7 @@ class ResidencyMap(QWidget):
                 x, y, w, h = g.cell(layer, part * g.columns + column)
                 path.addRoundedRect(QRectF(x - g.left, y - g.top, w, h), radius, radius)
         painter = QPainter(mask)
+        painter.fillRect(mask.rect(), QColor(self._look.colors.tiers.well))
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, radius > 0)
         painter.setCompositionMode(QPainter.CompositionMode.CompositionMode_Clear)
         painter.fillPath(path, Qt.GlobalColor.black)
@@ -225,7 +230,7 @@ class ResidencyMap(QWidget):
         every = max(1, -(-13 // max(1, int(band))))
         thick = min(max(band - 2 if band < 8 else band * 0.4, 1.0), 8.0)
         left = (g.left + g.width) / ratio + 8
-        full = BARS - 8.0
+        full = self.width() - MARGIN - left
         for layer in range(g.layers):
             y = (g.top + layer * g.band) / ratio
             height = (g.lines * g.pitch_y - g.gap) / ratio

@@ -9,7 +9,6 @@ from PySide6.QtWidgets import (
     QGridLayout,
     QHBoxLayout,
     QHeaderView,
-    QStackedWidget,
     QTableView,
     QVBoxLayout,
     QWidget,
@@ -93,12 +92,12 @@ class ResidencyPanel(QFrame):
         self.table = QTableView()
         self._heading = label(strings.EXPERTS, "heading")
         self._shape = label("", "small")
-        self._rate = label("–", "figure")
+        self._rate = label("", "figure")
+        self._rate_name = label(strings.NO_HIT_RATE, "small")
         self._readout = label(strings.HOVER_HINT, "small", wrap=True)
         self._legend = Legend(look)
         self._as_table = IconButton(look, "table", strings.SHOW_TABLE, self._toggle_table)
         self._enlarge = IconButton(look, "enlarge", strings.ENLARGE, self.enlarge.emit)
-        self._stack = QStackedWidget()
         self._legend_timer = QTimer(self, singleShot=True, interval=LEGEND_MS)
         self._legend_timer.timeout.connect(self._show_counts)
         self._setup_table()
@@ -128,33 +127,42 @@ class ResidencyPanel(QFrame):
         head.addWidget(self._as_table)
         head.addWidget(self._enlarge)
         figure = QHBoxLayout()
-        figure.addWidget(self._rate)
-        hint = label(strings.HIT_RATE, "small")
-        for widget in (self._rate, hint):
+        figure.setSpacing(7)
+        for widget in (self._rate, self._rate_name):
             widget.setToolTip(strings.HIT_RATE_HELP)
-        figure.addWidget(hint, 1, Qt.AlignmentFlag.AlignBottom)
-        self._stack.addWidget(self.map)
-        self._stack.addWidget(self.table)
+        self._rate.hide()
+        self._rate.setMinimumHeight(self._rate.sizeHint().height())
+        figure.addWidget(self._rate, 0, Qt.AlignmentFlag.AlignBaseline)
+        figure.addWidget(self._rate_name, 1, Qt.AlignmentFlag.AlignBaseline)
+        self.table.hide()
         column = QVBoxLayout(self)
         column.setContentsMargins(16, 12, 16, 14)
         column.setSpacing(8)
         column.addLayout(head)
         column.addLayout(figure)
-        column.addWidget(self._stack, 1)
+        # The map ends where its cells end, the table where the room ends.
+        column.addWidget(self.map, 1000)
+        column.addWidget(self.table, 1000)
         column.addWidget(self._readout)
         column.addWidget(self._legend)
         column.addSpacing(6)
+        column.addStretch(1)
         column.addWidget(memory)
 
-    # -- what the engine says ----------------------------------------------------------------------
+    # -- what the engine says ---------------------------------------------------------------------
     def show_budget(self, budget: BudgetStatus) -> None:
         self._expert_bytes = budget.expert_bytes
         self._legend.show_counts(budget.experts, budget.bytes)
 
     def show_status(self, status: Status) -> None:
         hits = status.hits
-        self._rate.setText(units.share(hits.hot + hits.warm, hits.total))
-        self._rate.setAccessibleName(f"{strings.HIT_RATE} {self._rate.text()}")
+        self._show_rate(units.share(hits.hot + hits.warm, hits.total) if hits.total else "")
+
+    def _show_rate(self, text: str) -> None:
+        self._rate.setText(text)
+        self._rate.setVisible(bool(text))
+        self._rate.setAccessibleName(f"{strings.HIT_RATE} {text}")
+        self._rate_name.setText(strings.HIT_RATE if text else strings.NO_HIT_RATE)
 
     def set_enlarged(self, enlarged: bool) -> None:
         self._enlarge.show_icon("reduce" if enlarged else "enlarge")
@@ -168,7 +176,7 @@ class ResidencyPanel(QFrame):
         model = self._model
         self._shape.setText(strings.map_shape(model.layers, model.experts) if model.layers else "")
         if not model.layers:
-            self._rate.setText("–")
+            self._show_rate("")
             self._legend.show_counts(TierCounts(), TierCounts())
 
     def _show_counts(self) -> None:
@@ -180,7 +188,9 @@ class ResidencyPanel(QFrame):
         self._legend.show_counts(counts, sizes)
 
     def _toggle_table(self) -> None:
-        table = self._stack.currentWidget() is self.map
-        self._stack.setCurrentWidget(self.table if table else self.map)
+        table = self.table.isHidden()
+        self.table.setVisible(table)
+        self.map.setVisible(not table)
+        self._readout.setVisible(not table)
         self._as_table.show_icon("experts" if table else "table")
         self._as_table.rename(strings.SHOW_MAP if table else strings.SHOW_TABLE)

@@ -97,9 +97,9 @@ class StatusLine(QFrame):
         for widget in (self._dot, self._phase, self._progress, self._bytes):
             row.addWidget(widget, 0, Qt.AlignmentFlag.AlignVCenter)
         row.addStretch(1)
-        for widget in (self._queue, self._rate, self._meter, self._context, self._memory):
-            row.addWidget(widget, 0, Qt.AlignmentFlag.AlignVCenter)
-            if widget in (self._queue, self._rate, self._context):
+        for number in (self._queue, self._rate, self._meter, self._context, self._memory):
+            row.addWidget(number, 0, Qt.AlignmentFlag.AlignVCenter)
+            if number is not self._meter:
                 row.addSpacing(9)
         self._progress.hide()
 
@@ -119,7 +119,8 @@ class StatusLine(QFrame):
             self._progress.setValue(round(1000 * health.done_bytes / health.total_bytes))
         line = strings.progress_line(units.size(health.done_bytes), units.size(health.total_bytes))
         self._bytes.setText(line if known else "")
-        self._dot.show_kind("busy" if loading else "ready")
+        failed = health.phase == "failed"
+        self._dot.show_kind("busy" if loading else "error" if failed else "ready")
 
     def show_state(self, state: State) -> None:
         if state is State.LOADING:

@@ -25,6 +25,7 @@ from app.views.look import Look
 from app.views.message import AnswerMessage, UserMessage
 
 PAGE = 30  # messages that get widgets at once
+BAR = 10  # width of the scroll bar in the style sheet
 NEAR = 24  # pixels from the end that still count as "at the end"
 
 MessageWidget = UserMessage | AnswerMessage
@@ -50,6 +51,7 @@ class Transcript(QScrollArea):
         self._busy = False
         self._following = True
         self._anchor = 0  # distance to the end that is kept while earlier messages come in
+        self.setViewportMargins(0, 0, BAR, 0)
         self._build()
         bar = self.verticalScrollBar()
         bar.valueChanged.connect(self._on_scrolled)
@@ -189,6 +191,8 @@ class Transcript(QScrollArea):
             bar.setValue(high - self._anchor)
         elif self._following:
             bar.setValue(high)
+        # The column stays where it is when the bar comes: it lines up with the composer.
+        self.setViewportMargins(0, 0, BAR if high == low else 0, 0)
         self._place_button()
 
     def _release_anchor(self) -> None:
