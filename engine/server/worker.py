@@ -178,6 +178,7 @@ class Worker:
         """Open the model; None when that failed, which /health then says."""
         try:
             model = self._load_model(self._progress())
+            model.drain_delta()  # how the experts got where the snapshot shows them
             residency, budget = model.residency(), model.budget()
         except LoadCancelledError:
             return None
