@@ -110,7 +110,7 @@ class ChatTemplate:
                 | {"add_generation_prompt": add_generation_prompt, _Run.KEY: run}
             )
             return RenderedPrompt(_join(pieces, run), aliases)
-        except _Refusal as error:
+        except _RefusalError as error:
             raise ChatTemplateError(
                 f"The chat template refused the conversation: {_one_line(error)}",
                 "Change the messages",
@@ -270,12 +270,12 @@ class _GenerationBlock(Extension):
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
 
-class _Refusal(TemplateError):
+class _RefusalError(TemplateError):
     """The template called `raise_exception`."""
 
 
 def _raise_exception(message: str) -> NoReturn:
-    raise _Refusal(message)
+    raise _RefusalError(message)
 
 
 @pass_context
