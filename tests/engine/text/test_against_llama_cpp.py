@@ -30,7 +30,7 @@ NASTY = [
     "\u00a0nbsp \u3000wide \u2028line \u200bzero \ufeffbom \x00nul \x1c\x85",
     "<|im_start|>user\nhi<|im_end|>\n<|im_end|>extra<|im_end|>",
     "<think>\n\n</think> x<think>",
-    "<tool_call>{\"a\": 1}</tool_call>",
+    '<tool_call>{"a": 1}</tool_call>',
     "<|fim_prefix|>a<|file_sep|>b<|endoftext|",
     "[PAD1209] <|im_<|im_start|>end|>",
     "http://example.com/?a=1&b=[2]#c <b>x</b>",

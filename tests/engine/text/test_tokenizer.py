@@ -172,9 +172,7 @@ def test_a_character_that_ends_early(
 
 @settings(deadline=None)
 @given(raw=st.binary(max_size=12))
-def test_any_bytes(
-    tokenizer: Tokenizer, to_ids: Callable[[bytes], list[int]], raw: bytes
-) -> None:
+def test_any_bytes(tokenizer: Tokenizer, to_ids: Callable[[bytes], list[int]], raw: bytes) -> None:
     assert decode(tokenizer, to_ids(raw)) == raw.decode("utf-8", "replace")
 
 
