@@ -162,6 +162,10 @@ def cell(layer: int, expert: int, tier: str, uses: int, age: str) -> str:
     return f"Layer {layer} · expert {expert} · {tier} · {used}"
 
 
+def layer(number: int, uses: str, share: str) -> str:
+    return f"Layer {number} · {uses} uses · hit rate {share}"
+
+
 def age(seconds: float) -> str:
     if seconds < 1.5:
         return "just now"
@@ -184,6 +188,7 @@ def map_shape(layers: int, experts: int) -> str:
 MEMORY = "Memory"
 SLIDER = "Memory for the model"
 SLIDER_HELP = "More memory keeps more experts close. The answers stay exactly the same."
+SAME_ANSWERS = "The answers are the same at every position"
 LEAST = "least"
 EVERYTHING_FITS = "everything fits"
 NO_BUDGET = "Known when the model is loaded"

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from PySide6.QtGui import QColor, QFont, QPalette
 
+from app.core.paths import icon_file
+
 SANS = ["Inter", "Segoe UI Variable Text", "Segoe UI", "Cantarell", "Noto Sans", "DejaVu Sans"]
 # No families that draw "->" as one arrow: code is shown as it is written.
 MONO = ["Cascadia Mono", "SF Mono", "Consolas", "Noto Sans Mono", "DejaVu Sans Mono"]
@@ -154,7 +156,8 @@ def prose_css(c: Colors, size: int) -> str:
     code {{ font-family: {family}; font-size: {round(size * 0.93)}px;
             background-color: {c.code_head}; }}
     table {{ border-collapse: collapse; }}
-    th, td {{ border: 1px solid {c.border}; padding: 5px 10px; }}
+    th, td {{ border-bottom-width: 1px; border-bottom-style: solid;
+              border-bottom-color: {c.border}; padding: 5px 12px; }}
     th {{ font-weight: 600; }}
     blockquote {{ color: {c.muted}; margin: 0 0 0 16px; }}
     """
@@ -236,6 +239,8 @@ def _buttons(c: Colors, small: int) -> str:
 
 
 def _inputs(c: Colors) -> str:
+    # A style sheet takes a picture from a file only, so its colour is in the file.
+    arrow = icon_file("arrow-dark" if c.dark else "arrow-light").as_posix()
     return f"""
     QLineEdit, QSpinBox, QDoubleSpinBox, QComboBox {{ background: {c.surface};
         border: 1px solid {c.border}; border-radius: 7px; padding: 5px 8px; min-height: 20px;
@@ -243,6 +248,12 @@ def _inputs(c: Colors) -> str:
     QLineEdit:focus, QSpinBox:focus, QDoubleSpinBox:focus, QComboBox:focus {{
         border: 1px solid {c.focus}; }}
     QComboBox::drop-down {{ border: none; width: 24px; }}
+    QComboBox::down-arrow {{ image: url("{arrow}"); width: 16px; height: 16px; }}
+    QComboBox QAbstractItemView {{ background: {c.surface}; border: 1px solid {c.border};
+        selection-background-color: {c.hover}; selection-color: {c.text}; padding: 4px; }}
+    QAbstractSpinBox::up-button, QAbstractSpinBox::down-button {{ width: 0; border: none; }}
+    QAbstractSpinBox QLineEdit {{ background: transparent; border: none; padding: 0 7px;
+        min-height: 0; }}
     QLineEdit, QPlainTextEdit {{ placeholder-text-color: {c.muted}; }}
     QPlainTextEdit {{ background: {c.surface}; border: 1px solid {c.border};
         border-radius: {RADIUS}px; selection-background-color: {c.accent};

@@ -51,6 +51,10 @@ class MapGeometry:
             max(1, self.pitch_y - self.gap),
         )
 
+    def layer_at(self, y: float) -> int | None:
+        """The layer at this height, or None above and below the map."""
+        return int(y - self.top) // self.band if 0 <= y - self.top < self.height else None
+
     def at(self, x: float, y: float) -> tuple[int, int] | None:
         """(layer, expert) under a point, or None outside of the cells."""
         if not (0 <= x - self.left < self.width and 0 <= y - self.top < self.height):
@@ -69,7 +73,7 @@ def _gaps(pitch: int) -> int:
 
 def _band_gap(lines: int, pitch: int) -> int:
     """Folded layers need a visible seam; single lines are separated by the cell gap."""
-    return max(1, pitch) if lines > 1 and pitch < 8 else pitch // 2 if lines > 1 else 0
+    return max(1, pitch // 2) if lines > 1 else 0
 
 
 def fit(layers: int, experts: int, left: int, top: int, width: int, height: int) -> MapGeometry:
@@ -97,7 +101,7 @@ def fit(layers: int, experts: int, left: int, top: int, width: int, height: int)
 
 def _row_pitch(layers: int, lines: int, height: int, x: int) -> int:
     """The tallest row that fits, at most a bit taller than the cells are wide."""
-    tallest = min(MAX_CELL, max(x * 3 // 2, 6))
+    tallest = min(MAX_CELL, max(x * 3 // 2, 8))
     for pitch in range(tallest, 1, -1):
         if layers * (lines * pitch + _band_gap(lines, pitch)) <= height:
             return pitch

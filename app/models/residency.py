@@ -125,6 +125,10 @@ class ResidencyModel(QObject):
         tier = strings.TIER_NAMES[int(self.tiers[layer, expert])]
         return strings.cell(layer, expert, tier, uses, age)
 
+    def describe_layer(self, layer: int) -> str:
+        uses = units.count(int(self.uses[layer].sum()))
+        return strings.layer(layer, uses, self.describe_share(layer))
+
     def describe_share(self, layer: int) -> str:
         share = self.hit_share(layer)
         return "–" if share is None else units.share(share, 1.0)

@@ -6,6 +6,8 @@ is followed by another one is finished and never touched again.
 
 from __future__ import annotations
 
+import re
+
 from PySide6.QtCore import Qt, QTimer, QUrl
 from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QLabel, QSizePolicy, QVBoxLayout, QWidget
@@ -56,7 +58,9 @@ class Prose(QLabel):
 
     def _restyle(self) -> None:
         css = theme.prose_css(self._look.colors, self._look.size)
-        self.setText(f"<style>{css}</style>{self._html}")
+        # Qt drops a cell's sheet rules when the cell has a style of its own.
+        html = re.sub(r'style="text-align:(\w+)"', r'align="\1"', self._html)
+        self.setText(f"<style>{css}</style>{html}")
 
 
 class AnswerBody(QWidget):

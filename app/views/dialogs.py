@@ -9,7 +9,6 @@ from typing import Any
 from PySide6.QtCore import Qt, QTimer
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import (
-    QAbstractSpinBox,
     QComboBox,
     QDialog,
     QDoubleSpinBox,
@@ -132,7 +131,6 @@ class SettingsDialog(QDialog):
                 )
             spin.setValue(value)
         spin.setKeyboardTracking(False)
-        spin.setButtonSymbols(QAbstractSpinBox.ButtonSymbols.NoButtons)  # arrow keys and wheel do
         spin.valueChanged.connect(lambda number: self._change(name, number))
         return spin
 

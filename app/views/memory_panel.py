@@ -110,7 +110,7 @@ class MemoryPanel(QFrame):
         self._residency = residency
         self._budget: BudgetStatus | None = None
         self._available = 0
-        self._size = label("–", "figure")
+        self._size = label("", "figure")
         self._state = label("", "small")
         self._slots = label(strings.NO_BUDGET)
         self._parts = label("", "small", wrap=True)
@@ -126,6 +126,7 @@ class MemoryPanel(QFrame):
 
     def _build(self) -> None:
         head = QHBoxLayout()
+        head.setSpacing(8)
         head.addWidget(label(strings.MEMORY, "heading"), 0, Qt.AlignmentFlag.AlignBaseline)
         head.addWidget(self._state, 1, Qt.AlignmentFlag.AlignBaseline)
         head.addWidget(self._size, 0, Qt.AlignmentFlag.AlignBaseline)
@@ -142,7 +143,6 @@ class MemoryPanel(QFrame):
         for widget in (self._slots, self._parts, self._hits, self._error):
             column.addWidget(widget)
         self._error.hide()
-        self._hits.setMinimumHeight(self._hits.fontMetrics().height() + 1)  # the card keeps still
 
     # -- what the engine says ---------------------------------------------------------------------
     def show_budget(self, budget: BudgetStatus) -> None:
@@ -169,7 +169,7 @@ class MemoryPanel(QFrame):
         self._budget = None
         self._sender.reset()
         self.slider.setEnabled(False)
-        self._size.setText("–")
+        self._size.setText("")
         self._slots.setText(strings.NO_BUDGET)
         for widget in (self._parts, self._hits, self._error):
             widget.setText("")
@@ -236,4 +236,4 @@ class MemoryPanel(QFrame):
         elif share is not None:
             self._hits.setText(strings.predicted_hits(units.share(share, 1.0)))
         else:
-            self._hits.setText("")
+            self._hits.setText(strings.SAME_ANSWERS)

@@ -7,6 +7,8 @@ picture that is drawn once per size.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, QTimer, Signal
@@ -39,7 +41,8 @@ GLOW_STEPS = 32
 EMPTY_HEIGHT = 220
 MARGIN = 11  # device independent pixels around the cells
 LABELS = 22  # for the layer numbers
-BARS = 44  # for the hit rates, which also get the width that is left over
+BARS = 44  # for the hit rates
+MORE_BARS = 60  # that they get of the width that is left over
 KEYS = {
     Qt.Key.Key_Left: (0, -1), Qt.Key.Key_Right: (0, 1),
     Qt.Key.Key_Up: (-1, 0), Qt.Key.Key_Down: (1, 0),
@@ -73,11 +76,13 @@ class ResidencyMap(QWidget):
         self._model = model
         self._look = look
         self._geometry: MapGeometry | None = None
+        self._bars = 0.0
         self._rows: NDArray[np.intp] = np.zeros(0, np.intp)
         self._mask = QPixmap()
         self._table = color_table(look.colors.tiers)
         self._cursor: tuple[int, int] | None = None
         self._hover: tuple[int, int] | None = None
+        self._hover_layer: int | None = None
         self._dirty = False
         self.setMouseTracking(True)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
@@ -108,7 +113,7 @@ class ResidencyMap(QWidget):
 
     def _relayout(self) -> None:
         model = self._model
-        self._cursor = self._hover = None
+        self._cursor = self._hover = self._hover_layer = None
         if not model.layers or not model.experts:
             self._geometry = None
             self.setMaximumHeight(EMPTY_HEIGHT)
@@ -119,6 +124,14 @@ class ResidencyMap(QWidget):
         width = round((self.width() - 2 * MARGIN - LABELS - BARS) * ratio)
         height = round((self.height() - 2 * MARGIN) * ratio)
         g = fit(model.layers, model.experts, left, top, max(1, width), max(1, height))
+        # What is left over: wider bars first, then the same margin on both sides.
+        bars = min(max(0, width - g.width), round(MORE_BARS * ratio))
+        self._bars = BARS - 8 + bars / ratio
+        g = replace(
+            g,
+            left=left + max(0, width - g.width - bars) // 2,
+            top=top + max(0, height - g.height) // 2,
+        )
         self._geometry = g
         # With unlimited height the cells would need this much: the well grows no further.
         natural = fit(model.layers, model.experts, left, top, max(1, width), 1 << 20)
@@ -230,32 +243,34 @@ class ResidencyMap(QWidget):
         every = max(1, -(-13 // max(1, int(band))))
         thick = min(max(band - 2 if band < 8 else band * 0.4, 1.0), 8.0)
         left = (g.left + g.width) / ratio + 8
-        full = self.width() - MARGIN - left
         for layer in range(g.layers):
             y = (g.top + layer * g.band) / ratio
             height = (g.lines * g.pitch_y - g.gap) / ratio
             if layer % every == 0:
                 painter.setPen(QColor(tiers.label))
-                painter.drawText(QRectF(MARGIN - 6, y + height / 2 - 7, LABELS, 14),
-                                 int(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter),
-                                 str(layer))
+                place = QRectF(g.left / ratio - LABELS - 6, y + height / 2 - 7, LABELS, 14)
+                painter.drawText(place, int(Qt.AlignmentFlag.AlignRight), str(layer))
             painter.setPen(Qt.PenStyle.NoPen)
-            bar = QRectF(left, y + (height - thick) / 2, full, thick)
+            bar = QRectF(left, y + (height - thick) / 2, self._bars, thick)
             painter.setBrush(QColor(tiers.frozen))
             painter.drawRoundedRect(bar, thick / 2, thick / 2)
             share = self._model.hit_share(layer)
             if share:
-                bar.setWidth(max(thick, full * share))
-                painter.setBrush(QColor(tiers.warm))
+                bar.setWidth(max(thick, self._bars * share))
+                painter.setBrush(QColor(tiers.label))
                 painter.drawRoundedRect(bar, thick / 2, thick / 2)
 
     # -- pointing --------------------------------------------------------------------------------
     def mouseMoveEvent(self, event: QMouseEvent) -> None:  # noqa: N802
         ratio = self.devicePixelRatioF()
         place = event.position()
-        cell = self._geometry.at(place.x() * ratio, place.y() * ratio) if self._geometry else None
-        if cell != self._hover:
-            self._hover = cell
+        g = self._geometry
+        cell = g.at(place.x() * ratio, place.y() * ratio) if g else None
+        layer = None
+        if g is not None and cell is None and place.x() * ratio > g.left + g.width:
+            layer = g.layer_at(place.y() * ratio)
+        if cell != self._hover or layer != self._hover_layer:
+            self._hover, self._hover_layer = cell, layer
             self._emit_readout()
             self.update()
 
@@ -265,7 +280,7 @@ class ResidencyMap(QWidget):
         super().mousePressEvent(event)
 
     def leaveEvent(self, event: QEvent) -> None:  # noqa: N802
-        self._hover = None
+        self._hover = self._hover_layer = None
         self._emit_readout()
         self.update()
 
@@ -298,6 +313,8 @@ class ResidencyMap(QWidget):
         """Tell what the pointed-at cell is, as long as there is one."""
         cell = self._hover or (self._cursor if self.hasFocus() else None)
         text = self._model.describe(*cell) if cell is not None else ""
+        if self._hover_layer is not None:
+            text = self._model.describe_layer(self._hover_layer)
         self.setAccessibleDescription(text or strings.MAP_HELP)
         self.read_out.emit(text)
         return text

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QRectF, QSize, Qt, QTimer, Signal
-from PySide6.QtGui import QColor, QPainter, QPaintEvent
+from PySide6.QtGui import QColor, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import (
+    QBoxLayout,
     QFrame,
     QGridLayout,
     QHBoxLayout,
@@ -24,6 +25,8 @@ from app.views.residency_map import ResidencyMap
 from engine.protocol import BudgetStatus, Status, Tier, TierCounts
 
 LEGEND_MS = 250
+WIDE = 900  # an enlarged panel of this width has room for two columns
+SIDE = 330
 
 
 class Swatch(QWidget):
@@ -88,6 +91,7 @@ class ResidencyPanel(QFrame):
         self.setObjectName("panel")
         self._model = model
         self._expert_bytes = 0
+        self._is_enlarged = False
         self.map = ResidencyMap(model, look)
         self.table = QTableView()
         self._heading = label(strings.EXPERTS, "heading")
@@ -135,8 +139,10 @@ class ResidencyPanel(QFrame):
         figure.addWidget(self._rate, 0, Qt.AlignmentFlag.AlignBaseline)
         figure.addWidget(self._rate_name, 1, Qt.AlignmentFlag.AlignBaseline)
         self.table.hide()
-        column = QVBoxLayout(self)
-        column.setContentsMargins(16, 12, 16, 14)
+        self._outer = QBoxLayout(QBoxLayout.Direction.TopToBottom, self)
+        self._outer.setContentsMargins(16, 12, 16, 14)
+        self._outer.setSpacing(14)
+        column = QVBoxLayout()
         column.setSpacing(8)
         column.addLayout(head)
         column.addLayout(figure)
@@ -145,9 +151,10 @@ class ResidencyPanel(QFrame):
         column.addWidget(self.table, 1000)
         column.addWidget(self._readout)
         column.addWidget(self._legend)
-        column.addSpacing(6)
         column.addStretch(1)
-        column.addWidget(memory)
+        self._outer.addLayout(column, 1)
+        self._outer.addWidget(memory, 0, Qt.AlignmentFlag.AlignBottom)
+        self._memory = memory
 
     # -- what the engine says ---------------------------------------------------------------------
     def show_budget(self, budget: BudgetStatus) -> None:
@@ -165,8 +172,21 @@ class ResidencyPanel(QFrame):
         self._rate_name.setText(strings.HIT_RATE if text else strings.NO_HIT_RATE)
 
     def set_enlarged(self, enlarged: bool) -> None:
+        self._is_enlarged = enlarged
+        self._arrange()
         self._enlarge.show_icon("reduce" if enlarged else "enlarge")
         self._enlarge.rename(strings.REDUCE if enlarged else strings.ENLARGE, "Ctrl+M")
+
+    def _arrange(self) -> None:
+        """The memory stands beside a large map, and below it in a narrow panel."""
+        beside = self._is_enlarged and self.width() >= WIDE
+        direction = QBoxLayout.Direction
+        self._outer.setDirection(direction.LeftToRight if beside else direction.TopToBottom)
+        self._memory.setFixedWidth(SIDE if beside else max(0, self.width() - 32))
+
+    def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
+        super().resizeEvent(event)
+        self._arrange()
 
     def _schedule(self) -> None:
         if self.isVisible() and not self._legend_timer.isActive():
