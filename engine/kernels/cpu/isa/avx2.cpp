@@ -1,0 +1,10 @@
+// Processors with AVX2 and F16C (2013 on).
+#define STOKER_ISA avx2
+#include "vec_avx2.h"
+
+#include "../ops/table.h"
+
+namespace stoker {
+extern const OpTable avx2_table;
+const OpTable avx2_table = avx2::make_table("avx2");
+}  // namespace stoker

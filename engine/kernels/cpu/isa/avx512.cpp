@@ -1,0 +1,11 @@
+// Processors with AVX-512 F, BW, DQ and VL, before VNNI.
+#define STOKER_ISA avx512
+#define STOKER_VNNI 0
+#include "vec_avx512.h"
+
+#include "../ops/table.h"
+
+namespace stoker {
+extern const OpTable avx512_table;
+const OpTable avx512_table = avx512::make_table("avx512");
+}  // namespace stoker

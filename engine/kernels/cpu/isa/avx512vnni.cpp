@@ -1,0 +1,11 @@
+// Processors with AVX-512 VNNI.
+#define STOKER_ISA avx512vnni
+#define STOKER_VNNI 1
+#include "vec_avx512.h"
+
+#include "../ops/table.h"
+
+namespace stoker {
+extern const OpTable avx512vnni_table;
+const OpTable avx512vnni_table = avx512vnni::make_table("avx512vnni");
+}  // namespace stoker

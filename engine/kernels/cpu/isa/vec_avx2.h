@@ -1,0 +1,157 @@
+// The integer vocabulary on AVX2 (with F16C): a B64 is two registers of 32 codes.
+//
+// vpmaddubsw makes exact 16-bit sums of two products u8 * s8 (2 * 128 * 127 < 2^15), vpmaddwd multiplies
+// them by their sub-scales and adds pairs to 32 bits. Signed codes: |w| * (x with the sign of w).
+//
+// Contract of vec_scalar.h; see there for what each function means.
+#pragma once
+
+#define STOKER_LANES 8
+#include "vec_common.h"
+
+#include <immintrin.h>
+
+namespace STOKER_ISA {
+
+struct B64 {
+  __m256i lo, hi;
+};
+using S16 = __m256i;
+using Acc = __m256i;
+using MinAcc = __m256i;
+using PairAcc = B64;
+
+constexpr int WIDE_BIAS = 0;
+
+STOKER_INLINE __m256i load256(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
+STOKER_INLINE __m128i load128(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
+
+STOKER_INLINE B64 load64(const uint8_t* p) { return {load256(p), load256(p + 32)}; }
+
+STOKER_INLINE void store64(uint8_t* p, B64 x) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), x.lo);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 32), x.hi);
+}
+
+STOKER_INLINE B64 twice32(const uint8_t* p) {
+  const __m256i x = load256(p);
+  return {x, x};
+}
+
+STOKER_INLINE B64 pair32(const uint8_t* p, const uint8_t* q) { return {load256(p), load256(q)}; }
+
+STOKER_INLINE B64 masked(B64 x, uint8_t mask) {
+  const __m256i m = _mm256_set1_epi8(static_cast<char>(mask));
+  return {_mm256_and_si256(x.lo, m), _mm256_and_si256(x.hi, m)};
+}
+
+STOKER_INLINE B64 either(B64 x, B64 y) { return {_mm256_or_si256(x.lo, y.lo), _mm256_or_si256(x.hi, y.hi)}; }
+
+STOKER_INLINE B64 nibble_pair(const uint8_t* p, const uint8_t* q) {
+  const __m256i counts = _mm256_set_epi64x(4, 4, 0, 0);
+  return masked({_mm256_srlv_epi64(_mm256_broadcastsi128_si256(load128(p)), counts),
+                 _mm256_srlv_epi64(_mm256_broadcastsi128_si256(load128(q)), counts)},
+                0x0f);
+}
+
+template <int BITS>
+STOKER_INLINE __m256i shifted32(__m256i x) {
+  if constexpr (BITS == 0)
+    return x;
+  else if constexpr (BITS < 0)
+    return _mm256_srli_epi16(x, -BITS);
+  else
+    return _mm256_slli_epi16(x, BITS);
+}
+
+template <int LO, int HI>
+STOKER_INLINE B64 shifted(B64 x) {
+  return {shifted32<LO>(x.lo), shifted32<HI>(x.hi)};
+}
+
+STOKER_INLINE S16 scales_of_32(uint64_t bytes) {
+  const __m128i b = _mm_cvtsi64_si128(static_cast<long long>(bytes));
+  return _mm256_cvtepu8_epi16(_mm_unpacklo_epi8(b, b));
+}
+
+STOKER_INLINE S16 scales_of_16(const uint8_t* p) { return _mm256_cvtepi8_epi16(load128(p)); }
+STOKER_INLINE void store_scales(int16_t* p, S16 s) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), s); }
+
+STOKER_INLINE Acc no_sum() { return _mm256_setzero_si256(); }
+
+// Sub-scale G over the low half, G + 1 over the high half. The half that holds both is doubled first.
+template <int G>
+STOKER_INLINE __m256i spread(S16 scales) {
+  const __m256i both = _mm256_permute4x64_epi64(scales, G / 8 == 0 ? 0x44 : 0xee);
+  constexpr char a = 2 * (G % 8), b = a + 2;
+  const __m256i index =
+      _mm256_setr_epi8(a, a + 1, a, a + 1, a, a + 1, a, a + 1, a, a + 1, a, a + 1, a, a + 1, a, a + 1, b, b + 1, b,
+                       b + 1, b, b + 1, b, b + 1, b, b + 1, b, b + 1, b, b + 1, b, b + 1);
+  return _mm256_shuffle_epi8(both, index);
+}
+
+template <int PART>
+STOKER_INLINE Acc dot_scaled(Acc acc, B64 codes, const int8_t* x, S16 scales) {
+  const __m256i lo = _mm256_maddubs_epi16(codes.lo, load256(x)), hi = _mm256_maddubs_epi16(codes.hi, load256(x + 32));
+  acc = _mm256_add_epi32(acc, _mm256_madd_epi16(lo, spread<4 * PART>(scales)));
+  return _mm256_add_epi32(acc, _mm256_madd_epi16(hi, spread<4 * PART + 2>(scales)));
+}
+
+template <int OFFSET>
+STOKER_INLINE Acc minus_offset(Acc acc, S16 scales, const int16_t* sums16) {
+  return _mm256_sub_epi32(
+      acc, _mm256_madd_epi16(_mm256_mullo_epi16(scales, _mm256_set1_epi16(OFFSET)), load256(sums16)));
+}
+
+STOKER_INLINE MinAcc min_sum(S16 mins, const int16_t* sums16) { return _mm256_madd_epi16(mins, load256(sums16)); }
+
+template <bool WIDE>
+STOKER_INLINE __m256i dot4(__m256i acc, __m256i w, __m256i x) {
+  if constexpr (WIDE) {
+    x = _mm256_sign_epi8(x, w);
+    w = _mm256_abs_epi8(w);
+  }
+  return _mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_maddubs_epi16(w, x), _mm256_set1_epi16(1)));
+}
+
+template <bool WIDE>
+STOKER_INLINE PairAcc dot_pair(B64 codes, const int8_t* x) {
+  const __m256i zero = _mm256_setzero_si256();
+  return {dot4<WIDE>(zero, codes.lo, load256(x)), dot4<WIDE>(zero, codes.hi, load256(x + 32))};
+}
+
+// The sums of the lanes of 8 registers. hadd works in halves: [a a b b] + [c c d d] -> [a b c d].
+STOKER_INLINE I8 reduce8(__m256i a, __m256i b, __m256i c, __m256i d, __m256i e, __m256i f, __m256i g, __m256i h) {
+  const __m256i abcd = _mm256_hadd_epi32(_mm256_hadd_epi32(a, b), _mm256_hadd_epi32(c, d));
+  const __m256i efgh = _mm256_hadd_epi32(_mm256_hadd_epi32(e, f), _mm256_hadd_epi32(g, h));
+  return bits<I8>(_mm256_add_epi32(_mm256_permute2x128_si256(abcd, efgh, 0x20),
+                                   _mm256_permute2x128_si256(abcd, efgh, 0x31)));
+}
+
+STOKER_INLINE I8 reduce(const Acc* a) { return reduce8(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7]); }
+STOKER_INLINE I8 reduce_mins(const MinAcc* a) { return reduce(a); }
+STOKER_INLINE I8 reduce_pairs(const PairAcc* a) {
+  return reduce8(a[0].lo, a[0].hi, a[1].lo, a[1].hi, a[2].lo, a[2].hi, a[3].lo, a[3].hi);
+}
+
+template <int STRIDE>
+STOKER_INLINE F8 halves8(const uint8_t* p) {
+  __m128i h = _mm_cvtsi32_si128(load<uint16_t>(p));
+  h = _mm_insert_epi16(h, load<uint16_t>(p + STRIDE), 1);
+  h = _mm_insert_epi16(h, load<uint16_t>(p + 2 * STRIDE), 2);
+  h = _mm_insert_epi16(h, load<uint16_t>(p + 3 * STRIDE), 3);
+  h = _mm_insert_epi16(h, load<uint16_t>(p + 4 * STRIDE), 4);
+  h = _mm_insert_epi16(h, load<uint16_t>(p + 5 * STRIDE), 5);
+  h = _mm_insert_epi16(h, load<uint16_t>(p + 6 * STRIDE), 6);
+  h = _mm_insert_epi16(h, load<uint16_t>(p + 7 * STRIDE), 7);
+  return bits<F8>(_mm256_cvtph_ps(h));
+}
+
+STOKER_INLINE F load_halves(const uint16_t* p) { return bits<F>(_mm256_cvtph_ps(load128(p))); }
+
+STOKER_INLINE void store_halves(uint16_t* p, F v) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p),
+                   _mm256_cvtps_ph(bits<__m256>(v), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+
+}  // namespace STOKER_ISA

@@ -1,0 +1,179 @@
+// The integer vocabulary on AVX-512 (F, BW, DQ, VL), with VNNI where STOKER_VNNI is 1.
+//
+// A B64 is one register of 64 codes. With VNNI, vpdpbusd makes 16 sums of four products u8 * s8; such a
+// sum fits 16 bits for codes below 64 (4 * 63 * 127 = 32004), so vpdpwssd multiplies it by its sub-scale
+// and accumulates in one instruction. Without VNNI, vpmaddubsw makes 32 exact 16-bit sums of two products,
+// and vpmaddwd does the same with the sub-scales. Signed codes: with VNNI the top bit is flipped (128 is
+// added and taken off again with the sums of the activations); without, |w| * (x with the sign of w).
+//
+// Contract of vec_scalar.h; see there for what each function means.
+#pragma once
+
+#define STOKER_LANES 16
+#include "vec_common.h"
+
+#include <immintrin.h>
+
+namespace STOKER_ISA {
+
+using B64 = __m512i;
+using S16 = __m256i;  // 16 x int16
+using Acc = __m512i;
+using MinAcc = __m256i;
+using PairAcc = __m512i;  // lanes 0-7: first block, 8-15: second
+
+constexpr int WIDE_BIAS = STOKER_VNNI ? 128 : 0;
+
+STOKER_INLINE __m256i load256(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
+STOKER_INLINE __m128i load128(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
+
+STOKER_INLINE B64 load64(const uint8_t* p) { return _mm512_loadu_si512(p); }
+STOKER_INLINE void store64(uint8_t* p, B64 x) { _mm512_storeu_si512(p, x); }
+STOKER_INLINE B64 twice32(const uint8_t* p) { return _mm512_broadcast_i64x4(load256(p)); }
+
+STOKER_INLINE B64 pair32(const uint8_t* p, const uint8_t* q) {
+  return _mm512_inserti64x4(_mm512_castsi256_si512(load256(p)), load256(q), 1);
+}
+
+STOKER_INLINE B64 masked(B64 x, uint8_t mask) { return _mm512_and_si512(x, _mm512_set1_epi8(static_cast<char>(mask))); }
+STOKER_INLINE B64 either(B64 x, B64 y) { return _mm512_or_si512(x, y); }
+
+STOKER_INLINE B64 nibble_pair(const uint8_t* p, const uint8_t* q) {
+  const __m256i a = _mm256_broadcastsi128_si256(load128(p)), b = _mm256_broadcastsi128_si256(load128(q));
+  const __m512i counts = _mm512_set_epi64(4, 4, 0, 0, 4, 4, 0, 0);
+  return masked(_mm512_srlv_epi64(_mm512_inserti64x4(_mm512_castsi256_si512(a), b, 1), counts), 0x0f);
+}
+
+template <int LO, int HI>
+STOKER_INLINE B64 shifted(B64 x) {
+  static_assert((LO >= 0 && HI >= 0) || (LO <= 0 && HI <= 0), "one direction");
+  if constexpr (LO == HI && LO < 0) {
+    return _mm512_srli_epi64(x, -LO);
+  } else if constexpr (LO == HI) {
+    return _mm512_slli_epi64(x, LO);
+  } else {
+    constexpr int l = LO < 0 ? -LO : LO, h = HI < 0 ? -HI : HI;
+    const __m512i counts = _mm512_set_epi64(h, h, h, h, l, l, l, l);
+    return LO < 0 || HI < 0 ? _mm512_srlv_epi64(x, counts) : _mm512_sllv_epi64(x, counts);
+  }
+}
+
+STOKER_INLINE S16 scales_of_32(uint64_t bytes) {
+  const __m128i b = _mm_cvtsi64_si128(static_cast<long long>(bytes));
+  return _mm256_cvtepu8_epi16(_mm_unpacklo_epi8(b, b));
+}
+
+STOKER_INLINE S16 scales_of_16(const uint8_t* p) { return _mm256_cvtepi8_epi16(load128(p)); }
+STOKER_INLINE void store_scales(int16_t* p, S16 s) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), s); }
+
+STOKER_INLINE Acc no_sum() { return _mm512_setzero_si512(); }
+
+// Word indices that spread sub-scales 4 * PART .. 4 * PART + 3 over a register.
+template <int PART>
+STOKER_INLINE __m512i spread_index() {
+  alignas(64) static constexpr int16_t words[32] = {
+      4 * PART + 0, 4 * PART + 0, 4 * PART + 0, 4 * PART + 0, 4 * PART + 0, 4 * PART + 0, 4 * PART + 0, 4 * PART + 0,
+      4 * PART + 1, 4 * PART + 1, 4 * PART + 1, 4 * PART + 1, 4 * PART + 1, 4 * PART + 1, 4 * PART + 1, 4 * PART + 1,
+      4 * PART + 2, 4 * PART + 2, 4 * PART + 2, 4 * PART + 2, 4 * PART + 2, 4 * PART + 2, 4 * PART + 2, 4 * PART + 2,
+      4 * PART + 3, 4 * PART + 3, 4 * PART + 3, 4 * PART + 3, 4 * PART + 3, 4 * PART + 3, 4 * PART + 3, 4 * PART + 3};
+  return _mm512_load_si512(words);
+}
+
+template <int PART>
+STOKER_INLINE Acc dot_scaled(Acc acc, B64 codes, const int8_t* x, S16 scales) {
+  const __m512i s = _mm512_castsi256_si512(scales);
+  const __m512i a = _mm512_loadu_si512(x);
+#if STOKER_VNNI
+  const __m512i p = _mm512_dpbusd_epi32(_mm512_setzero_si512(), codes, a);
+  return _mm512_dpwssd_epi32(acc, p, _mm512_maskz_permutexvar_epi16(0x55555555u, spread_index<PART>(), s));
+#else
+  const __m512i p = _mm512_maddubs_epi16(codes, a);
+  return _mm512_add_epi32(acc, _mm512_madd_epi16(p, _mm512_permutexvar_epi16(spread_index<PART>(), s)));
+#endif
+}
+
+template <int OFFSET>
+STOKER_INLINE Acc minus_offset(Acc acc, S16 scales, const int16_t* sums16) {
+  const __m256i s = _mm256_madd_epi16(_mm256_mullo_epi16(scales, _mm256_set1_epi16(OFFSET)), load256(sums16));
+  return _mm512_sub_epi32(acc, _mm512_zextsi256_si512(s));
+}
+
+STOKER_INLINE MinAcc min_sum(S16 mins, const int16_t* sums16) { return _mm256_madd_epi16(mins, load256(sums16)); }
+
+// 16 sums of four products of signed codes (WIDE) or of codes 0..127.
+template <bool WIDE>
+STOKER_INLINE __m512i dot4(__m512i acc, __m512i w, __m512i x) {
+#if STOKER_VNNI
+  if constexpr (WIDE) w = _mm512_xor_si512(w, _mm512_set1_epi8(static_cast<char>(0x80)));
+  return _mm512_dpbusd_epi32(acc, w, x);
+#else
+  if constexpr (WIDE) {
+    x = _mm512_mask_sub_epi8(x, _mm512_movepi8_mask(w), _mm512_setzero_si512(), x);
+    w = _mm512_abs_epi8(w);
+  }
+  return _mm512_add_epi32(acc, _mm512_madd_epi16(_mm512_maddubs_epi16(w, x), _mm512_set1_epi16(1)));
+#endif
+}
+
+template <bool WIDE>
+STOKER_INLINE PairAcc dot_pair(B64 codes, const int8_t* x) {
+  return dot4<WIDE>(_mm512_setzero_si512(), codes, _mm512_loadu_si512(x));
+}
+
+// The sums of the 128-bit quarters of four registers, one quarter each.
+STOKER_INLINE __m512i quarters4(__m512i a, __m512i b, __m512i c, __m512i d) {
+  const __m512i ab = _mm512_add_epi32(_mm512_shuffle_i32x4(a, b, 0x44), _mm512_shuffle_i32x4(a, b, 0xee));
+  const __m512i cd = _mm512_add_epi32(_mm512_shuffle_i32x4(c, d, 0x44), _mm512_shuffle_i32x4(c, d, 0xee));
+  return _mm512_add_epi32(_mm512_shuffle_i32x4(ab, cd, 0x88), _mm512_shuffle_i32x4(ab, cd, 0xdd));
+}
+
+// Quarters of x are blocks 0-3, of y blocks 4-7; their four lanes are still to be added.
+STOKER_INLINE I8 finish8(__m512i x, __m512i y) {
+  __m512i s = _mm512_add_epi32(_mm512_unpacklo_epi32(x, y), _mm512_unpackhi_epi32(x, y));  // x y x y
+  s = _mm512_add_epi32(s, _mm512_shuffle_epi32(s, _MM_PERM_BADC));
+  const __m512i order = _mm512_set_epi32(0, 0, 0, 0, 0, 0, 0, 0, 13, 9, 5, 1, 12, 8, 4, 0);
+  return bits<I8>(_mm512_castsi512_si256(_mm512_permutexvar_epi32(order, s)));
+}
+
+STOKER_INLINE I8 reduce(const Acc* a) {
+  return finish8(quarters4(a[0], a[1], a[2], a[3]), quarters4(a[4], a[5], a[6], a[7]));
+}
+
+STOKER_INLINE __m256i halves2(__m256i a, __m256i b) {
+  return _mm256_add_epi32(_mm256_permute2x128_si256(a, b, 0x20), _mm256_permute2x128_si256(a, b, 0x31));
+}
+
+STOKER_INLINE __m512i join(__m256i a, __m256i b) { return _mm512_inserti64x4(_mm512_castsi256_si512(a), b, 1); }
+
+STOKER_INLINE I8 reduce_mins(const MinAcc* a) {
+  return finish8(join(halves2(a[0], a[1]), halves2(a[2], a[3])), join(halves2(a[4], a[5]), halves2(a[6], a[7])));
+}
+
+STOKER_INLINE I8 reduce_pairs(const PairAcc* a) {
+  const auto halves = [](__m512i x, __m512i y) {  // x0+x1, x2+x3, y0+y1, y2+y3: blocks in order
+    return _mm512_add_epi32(_mm512_shuffle_i32x4(x, y, 0x88), _mm512_shuffle_i32x4(x, y, 0xdd));
+  };
+  return finish8(halves(a[0], a[1]), halves(a[2], a[3]));
+}
+
+template <int STRIDE>
+STOKER_INLINE F8 halves8(const uint8_t* p) {
+  __m128i h = _mm_cvtsi32_si128(load<uint16_t>(p));
+  h = _mm_insert_epi16(h, load<uint16_t>(p + STRIDE), 1);
+  h = _mm_insert_epi16(h, load<uint16_t>(p + 2 * STRIDE), 2);
+  h = _mm_insert_epi16(h, load<uint16_t>(p + 3 * STRIDE), 3);
+  h = _mm_insert_epi16(h, load<uint16_t>(p + 4 * STRIDE), 4);
+  h = _mm_insert_epi16(h, load<uint16_t>(p + 5 * STRIDE), 5);
+  h = _mm_insert_epi16(h, load<uint16_t>(p + 6 * STRIDE), 6);
+  h = _mm_insert_epi16(h, load<uint16_t>(p + 7 * STRIDE), 7);
+  return bits<F8>(_mm256_cvtph_ps(h));
+}
+
+STOKER_INLINE F load_halves(const uint16_t* p) { return bits<F>(_mm512_cvtph_ps(load256(p))); }
+
+STOKER_INLINE void store_halves(uint16_t* p, F v) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
+                      _mm512_cvtps_ph(bits<__m512>(v), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+
+}  // namespace STOKER_ISA
