@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import logging
+import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -32,6 +33,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:
+        # Whoever read the output has seen enough; Python must not write to it again at the exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -72,7 +77,10 @@ def _parser() -> argparse.ArgumentParser:
                 ("repeat", 3, "runs"),
             ):
                 command.add_argument(
-                    f"--{flag}", type=int, default=default, metavar="N",
+                    f"--{flag}",
+                    type=int,
+                    default=default,
+                    metavar="N",
                     help=f"{text} (default {default})",
                 )
         if name == "logits":
@@ -140,7 +148,9 @@ def _settings(args: argparse.Namespace, table: type[T]) -> T:
 def _chat(args: argparse.Namespace) -> int:
     from engine.commands.chat import chat
 
-    return chat(_settings(args, EngineSettings), _settings(args, ChatSettings), args.prompt, args.json)
+    return chat(
+        _settings(args, EngineSettings), _settings(args, ChatSettings), args.prompt, args.json
+    )
 
 
 def _serve(args: argparse.Namespace) -> int:

@@ -22,11 +22,11 @@ class ModelFileError(StokerError):
 
 
 class UnsupportedModelError(StokerError):
-    """A sound GGUF that asks for something Stoker does not implement (architecture, type, value)."""
+    """A sound GGUF that asks for what Stoker does not implement (architecture, type, value)."""
 
 
 class ModelPlanError(StokerError):
-    """A key or tensor of a supported architecture is missing, or has an impossible value or shape."""
+    """A key or tensor that the architecture needs is missing, or its value or shape is wrong."""
 
 
 class BudgetError(StokerError):

@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from engine.decode.session import Session
-from engine.errors import ProfileError, SettingError, UnsupportedModelError
-from engine.gguf.reader import open_gguf
+from engine.errors import ChatTemplateError, ProfileError, SettingError, UnsupportedModelError
+from engine.gguf.reader import GGUFFile, open_gguf
 from engine.kernels.table import Kernels
 from engine.model.transformer import Transformer
 from engine.model.weights import DenseWeights
@@ -56,14 +56,21 @@ class Engine:
         kernels: Kernels,
         session: Session,
         tokenizer: Tokenizer,
-        template: ChatTemplate,
+        template: ChatTemplate | ChatTemplateError,
     ) -> None:
         self.info, self.plan, self.memory = info, plan, memory
         self.kernels, self.session = kernels, session
-        self.tokenizer, self.template = tokenizer, template
+        self.tokenizer, self._template = tokenizer, template
         self.store = store
         self._files, self._profile = files, profile
         self._looked = self._saved = time.monotonic()
+
+    @property
+    def template(self) -> ChatTemplate:
+        """Raises ChatTemplateError for a model that has none: it can still complete texts."""
+        if isinstance(self._template, ChatTemplateError):
+            raise self._template
+        return self._template
 
     @property
     def context_used(self) -> int:
@@ -167,7 +174,7 @@ def open_model(settings: EngineSettings, progress: Progress = lambda *_: None) -
     with open_gguf(path) as file:
         plan = build_plan(file)
         tokenizer = Tokenizer(read_vocabulary(file))
-        template = open_chat_template(file, tokenizer, _template_text(settings.chat_template))
+        template = _open_template(file, tokenizer, settings.chat_template)
     memory = plan_memory(plan, settings.budget, settings.ctx, settings.chunk, read_memory())
     kernels = Kernels(settings.threads, settings.isa)
     files = ModelFiles()
@@ -177,18 +184,33 @@ def open_model(settings: EngineSettings, progress: Progress = lambda *_: None) -
     store.fill_all(lambda done, total: progress("experts", done, total))
     model = Transformer(plan, kernels, weights, store, memory.context, settings.chunk)
     return Engine(
-        _describe(plan, path, memory), plan, memory, files, store, profile, kernels,
-        Session(model), tokenizer, template,
+        _describe(plan, path, memory),
+        plan,
+        memory,
+        files,
+        store,
+        profile,
+        kernels,
+        Session(model),
+        tokenizer,
+        template,
     )
 
 
-def _template_text(path: str) -> str:
-    if not path:
-        return ""
+def _open_template(
+    file: GGUFFile, tokenizer: Tokenizer, override: str
+) -> ChatTemplate | ChatTemplateError:
+    """The template, or why the model has none. A bad `override` is the user's and raises."""
     try:
-        return Path(path).read_text(encoding="utf-8")
+        text = Path(override).read_text(encoding="utf-8") if override else ""
     except (OSError, UnicodeDecodeError) as error:
-        raise SettingError(f"--chat-template {path} cannot be read: {error}") from error
+        raise SettingError(f"--chat-template {override} cannot be read: {error}") from error
+    try:
+        return open_chat_template(file, tokenizer, text)
+    except ChatTemplateError as error:
+        if override:
+            raise
+        return error
 
 
 def _open_profile(plan: ModelPlan, settings: EngineSettings) -> RoutingProfile:

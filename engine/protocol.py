@@ -119,7 +119,7 @@ class Residency:
 
 @dataclass(frozen=True, slots=True)
 class ResidencyDelta:
-    """What changed since the last event: `moved` as (layer, expert, tier), `used` as (layer, expert)."""
+    """Since the last event: `moved` as (layer, expert, tier), `used` as (layer, expert)."""
 
     moved: tuple[tuple[int, int, int], ...]
     used: tuple[tuple[int, int], ...]
@@ -127,7 +127,7 @@ class ResidencyDelta:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What the engine does now; sent a few times a second while it works, else every few seconds."""
+    """What the engine does now; sent a few times a second while it works, else now and then."""
 
     state: str  # loading, idle, prompt, answer
     queued: int  # requests that wait

@@ -1,4 +1,4 @@
-"""Every knob once: default, unit, range and help. Flags and the configuration file come from here."""
+"""Every knob once: default, unit, range and help. Flags and configuration file come from here."""
 
 from __future__ import annotations
 
@@ -39,14 +39,18 @@ class EngineSettings:
     )
     ram: str = knob("auto", "main memory for experts outside the device", metavar="R")
     ctx: int = knob(
-        0, "tokens of context; 0: what the model was trained for, at most 32768",
-        metavar="N", low=0, high=1 << 20,
+        0,
+        "tokens of context; 0: what the model was trained for, at most 32768",
+        metavar="N",
+        low=0,
+        high=1 << 20,
     )
     threads: int = knob(
         0, "compute threads; 0: one per physical core", metavar="N", low=0, high=1024
     )
     isa: str = knob(
-        "auto", "instruction set of the kernels: auto or one that `stoker doctor` lists",
+        "auto",
+        "instruction set of the kernels: auto or one that `stoker doctor` lists",
         metavar="ISA",
     )
     chunk: int = knob(512, "prompt tokens per step", metavar="N", low=1, high=8192)
@@ -62,14 +66,18 @@ class EngineSettings:
 class ChatSettings:
     """How an answer is sampled."""
 
-    temp: float = knob(0.7, "randomness; 0 always takes the likeliest token", metavar="T",
-                       low=0.0, high=5.0)
-    top_p: float = knob(0.95, "keep the likeliest tokens up to this probability", metavar="P",
-                        low=0.0, high=1.0)
-    seed: int = knob(0, "the same seed gives the same answer", metavar="N",
-                     low=0, high=(1 << 63) - 1)
-    max_tokens: int = knob(0, "longest answer; 0: until the context is full", metavar="N",
-                           low=0, high=1 << 20)
+    temp: float = knob(
+        0.7, "randomness; 0 always takes the likeliest token", metavar="T", low=0.0, high=5.0
+    )
+    top_p: float = knob(
+        0.95, "keep the likeliest tokens up to this probability", metavar="P", low=0.0, high=1.0
+    )
+    seed: int = knob(
+        0, "the same seed gives the same answer", metavar="N", low=0, high=(1 << 63) - 1
+    )
+    max_tokens: int = knob(
+        0, "longest answer; 0: until the context is full", metavar="N", low=0, high=1 << 20
+    )
     system: str = knob("", "system message", metavar="TEXT")
 
 
@@ -95,15 +103,28 @@ def check(settings: Any) -> None:
             )
 
 
-_UNITS = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40,
-          "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40,
-          "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_UNITS = {
+    "": 1,
+    "B": 1,
+    "KIB": 1 << 10,
+    "MIB": 1 << 20,
+    "GIB": 1 << 30,
+    "TIB": 1 << 40,
+    "K": 1 << 10,
+    "M": 1 << 20,
+    "G": 1 << 30,
+    "T": 1 << 40,
+    "KB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "TB": 10**12,
+}
 
 
 def parse_bytes(text: str, name: str) -> int:
     """Bytes of a size such as `6GiB`, `512 MB` or `1073741824`. Raises SettingError."""
     number = text.strip().rstrip("BbIiKkMmGgTt ")
-    unit = text.strip()[len(number):].strip().upper()
+    unit = text.strip()[len(number) :].strip().upper()
     try:
         size = float(number) * _UNITS[unit]
     except (ValueError, KeyError):

@@ -83,11 +83,12 @@ def main() -> None:
     parser.add_argument("--prompt-tokens", type=int, default=512)
     parser.add_argument("--answer-tokens", type=int, default=64)
     args = parser.parse_args()
-    print("| what | threads | Stoker tok/s | llama.cpp tok/s | ratio |\n| --- | --- | --- | --- | --- |")
+    print(
+        "| what | threads | Stoker tok/s | llama.cpp tok/s | ratio |\n"
+        "| --- | --- | --- | --- | --- |"
+    )
     for threads in map(int, args.threads.split(",")):
-        speeds = measure(
-            args.model, threads, args.rounds, args.prompt_tokens, args.answer_tokens
-        )
+        speeds = measure(args.model, threads, args.rounds, args.prompt_tokens, args.answer_tokens)
         for what in ("prompt", "answer"):
             ours, theirs = speeds["Stoker"][what], speeds["llama.cpp"][what]
             ratio = statistics.median(ours) / statistics.median(theirs)

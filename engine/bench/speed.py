@@ -52,8 +52,11 @@ def bench(settings: EngineSettings, work: Workload, as_json: bool) -> int:
     else:
         for key, value in result.items():
             if isinstance(value, list):
-                value = (f"{statistics.median(value):.2f} [{min(value):.2f}-{max(value):.2f}]"
-                         if value else "-")
+                value = (
+                    f"{statistics.median(value):.2f} [{min(value):.2f}-{max(value):.2f}]"
+                    if value
+                    else "-"
+                )
             print(f"{key:<24}{value}")
     return 0
 

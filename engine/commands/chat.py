@@ -16,7 +16,9 @@ from engine.text.generate import Finished, GenerationRequest, TextDelta
 Messages = list[dict[str, Any]]
 
 
-def chat(settings: EngineSettings, sampling: ChatSettings, prompt: str | None, as_json: bool) -> int:
+def chat(
+    settings: EngineSettings, sampling: ChatSettings, prompt: str | None, as_json: bool
+) -> int:
     """Answer `prompt` and return, or talk until the input ends. The exit code."""
     engine = open_model(settings, _show_progress if sys.stderr.isatty() else lambda *_: None)
     messages: Messages = []
@@ -83,12 +85,16 @@ def _answer(engine: Engine, sampling: ChatSettings, messages: Messages, as_json:
         elif isinstance(event, Finished):
             finished = event
     if as_json and finished is not None:
-        print(json.dumps({
-            "text": text,
-            "finish_reason": finished.reason,
-            "prompt_tokens": finished.prompt_tokens,
-            "answer_tokens": finished.answer_tokens,
-        }))
+        print(
+            json.dumps(
+                {
+                    "text": text,
+                    "finish_reason": finished.reason,
+                    "prompt_tokens": finished.prompt_tokens,
+                    "answer_tokens": finished.answer_tokens,
+                }
+            )
+        )
     elif not as_json:
         print()
     messages.append({"role": "assistant", "content": text})

@@ -13,23 +13,24 @@ def inspect(path: str, as_json: bool) -> int:
     """Print keys and tensors of a file, also of one that Stoker cannot run."""
     with open_gguf(path) as file:
         keys = {key: _short(file.metadata[key]) for key in file.metadata}
-        tensors = [
-            {"name": t.name, "type": t.type.name, "shape": list(t.shape), "bytes": t.nbytes}
-            for t in file.tensors.values()
-        ]
-        kinds = Counter(str(t["type"]) for t in tensors)
-        total = sum(t.nbytes for t in file.tensors.values())
+        tensors = file.tensors.values()
         if as_json:
-            print(json.dumps({"version": file.version, "keys": keys, "tensors": tensors}))
+            rows = [
+                {"name": t.name, "type": t.type_name, "shape": t.shape, "bytes": t.nbytes}
+                for t in tensors
+            ]
+            print(json.dumps({"version": file.version, "keys": keys, "tensors": rows}))
             return 0
         print(f"{path}: GGUF version {file.version}, {file.architecture}")
         for key, value in keys.items():
             print(f"  {key} = {value}")
-        print(f"{len(tensors)} tensors, {total:,} bytes: "
-              + ", ".join(f"{n} {kind}" for kind, n in kinds.most_common()))
+        kinds = Counter(t.type_name for t in tensors).most_common()
+        total = sum(t.nbytes for t in tensors)
+        print(
+            f"{len(tensors)} tensors, {total:,} bytes: " + ", ".join(f"{n} {k}" for k, n in kinds)
+        )
         for t in tensors:
-            shape = " x ".join(str(n) for n in t["shape"])
-            print(f"  {t['name']:<40} {t['type']:<8} {shape}")
+            print(f"  {t.name:<40} {t.type_name:<8} {' x '.join(map(str, t.shape))}")
     return 0
 
 

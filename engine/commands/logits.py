@@ -37,7 +37,9 @@ def write_logits(settings: EngineSettings, tokens: str | None, prompt: str | Non
     return 0
 
 
-def _ids(engine: Engine, tokens: str | None, prompt: str | None) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+def _ids(
+    engine: Engine, tokens: str | None, prompt: str | None
+) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
     if tokens is not None:
         try:
             ids = [int(t) for t in tokens.split(",")]

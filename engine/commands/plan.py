@@ -29,24 +29,32 @@ def show_plan(settings: EngineSettings, as_json: bool) -> int:
         "budget": memory.budget,
     }
     if as_json:
-        print(json.dumps({
-            "model": plan.name,
-            "arch": plan.architecture,
-            **dataclasses.asdict(memory),
-            "budget": memory.budget,
-            "least": memory.least,
-            "most": memory.most,
-            "experts": experts,
-            "experts_resident": fit,
-            "memory_available": reading.available,
-            "memory_total": reading.total,
-        }))
+        print(
+            json.dumps(
+                {
+                    "model": plan.name,
+                    "arch": plan.architecture,
+                    **dataclasses.asdict(memory),
+                    "budget": memory.budget,
+                    "least": memory.least,
+                    "most": memory.most,
+                    "experts": experts,
+                    "experts_resident": fit,
+                    "memory_available": reading.available,
+                    "memory_total": reading.total,
+                }
+            )
+        )
         return 0
     print(f"{plan.name} ({plan.architecture}, {len(plan.layers)} layers)")
     for text, size in rows.items():
         print(f"  {text:<42} {size / 2**20:>12,.1f} MiB")
-    print(f"  {'least and most that make sense':<42} {memory.least / 2**20:>12,.1f} to "
-          f"{memory.most / 2**20:,.1f} MiB")
-    print(f"  {'main memory available':<42} {reading.available / 2**20:>12,.1f} of "
-          f"{reading.total / 2**20:,.1f} MiB")
+    print(
+        f"  {'least and most that make sense':<42} {memory.least / 2**20:>12,.1f} to "
+        f"{memory.most / 2**20:,.1f} MiB"
+    )
+    print(
+        f"  {'main memory available':<42} {reading.available / 2**20:>12,.1f} of "
+        f"{reading.total / 2**20:,.1f} MiB"
+    )
     return 0

@@ -53,7 +53,8 @@ class Session:
     @property
     def logits(self) -> NDArray[np.float32]:
         """[vocab] after the last token of the last step. Valid until the next step."""
-        return self._logits[0]
+        row: NDArray[np.float32] = self._logits[0]
+        return row
 
     @property
     def full(self) -> bool:

@@ -23,7 +23,7 @@ class DenseWeights:
         self._bytes: dict[str, NDArray[np.uint8]] = {}
         for ref in plan.dense_tensors:
             data = np.empty(ref.nbytes, np.uint8)
-            files.read_into(ref.path, ref.offset, memoryview(data))
+            files.read_into(ref.path, ref.offset, memoryview(data.data))
             self._bytes[ref.name] = data
             done += ref.nbytes
             progress(done, total)

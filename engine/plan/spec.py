@@ -2,7 +2,7 @@
 
 `build.py` makes a `ModelPlan` from metadata and the tensor directory; everything to the right of it
 (tiers, kernels, model) reads nothing else about the file. Shapes are written row-major: a matrix
-that maps `cols` inputs to `rows` outputs is `(rows, cols)`, an expert stack `(experts, rows, cols)`.
+that maps `cols` inputs to `rows` outputs is `(rows, cols)`, a stack `(experts, rows, cols)`.
 """
 
 from __future__ import annotations

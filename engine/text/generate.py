@@ -29,7 +29,7 @@ class GenerationRequest:
 
 @dataclass(frozen=True, slots=True)
 class PromptProgress:
-    """After each step over the prompt: `done` of `total` tokens, `reused` of them found in the cache."""
+    """A step over the prompt: `done` of `total` tokens, `reused` of them found in the cache."""
 
     done: int
     total: int
@@ -48,7 +48,7 @@ class TokenScore:
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
-    """Text that is final. `tokens` are those sampled since the last delta (empty without logprobs)."""
+    """Text that is final; `tokens` are those sampled for it (empty without logprobs)."""
 
     text: str
     tokens: tuple[TokenScore, ...] = ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.errors import BudgetError
 from engine.plan.spec import ExpertsSpec, ModelPlan
@@ -106,10 +106,18 @@ def with_budget(parts: MemoryPlan, budget: str, memory: MemoryReading) -> Memory
                 parts.least,
             )
         arena = size - parts.least
-    return MemoryPlan(
-        parts.context, parts.dense, parts.kv, parts.scratch, parts.reserve,
-        min(arena, parts.arena_full), parts.arena_full,
-    )
+    plan = replace(parts, arena=min(arena, parts.arena_full))
+    missing = plan.budget - memory.available
+    if missing > 0:
+        raise BudgetError(
+            f"--budget {budget} takes {plan.budget:,} bytes, {missing:,} more than the "
+            f"{memory.available:,} that are free",
+            f"Use --budget auto, a smaller --ctx, or close other programs; {parts.least:,} bytes "
+            "is the least that works",
+            missing,
+            parts.least,
+        )
+    return plan
 
 
 def kv_bytes(plan: ModelPlan, context: int) -> int:

@@ -42,10 +42,10 @@ class ModelFiles:
         with self._lock:
             file = self._files.get(path)
             if file is None:
-                file = self._files[path] = open(path, "rb", buffering=0)
+                file = self._files[path] = open(path, "rb", buffering=0)  # noqa: SIM115 - closed by close()
             if not hasattr(os, "preadv"):  # Windows: one position per file, so one read at a time
                 file.seek(offset)
-                return file.readinto(into) or 0  # type: ignore[attr-defined, no-any-return]
+                return file.readinto(into) or 0  # type: ignore[attr-defined]
         return os.preadv(file.fileno(), [into], offset)
 
     def close(self) -> None:

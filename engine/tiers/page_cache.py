@@ -29,7 +29,10 @@ class PageCache:
                 with Path(path).open("rb") as file:
                     # Private and never touched: it costs address space only, and can't fault.
                     self._maps[path] = mmap.mmap(
-                        file.fileno(), 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE
+                        file.fileno(),
+                        0,
+                        flags=mmap.MAP_PRIVATE,
+                        prot=mmap.PROT_READ | mmap.PROT_WRITE,
                     )
 
     def resident(self) -> NDArray[np.bool_]:
@@ -39,7 +42,9 @@ class PageCache:
             return out
         for layer, x in enumerate(self._experts):
             out[layer, : x.count] = (
-                self._whole(x.gate, x.count) & self._whole(x.up, x.count) & self._whole(x.down, x.count)
+                self._whole(x.gate, x.count)
+                & self._whole(x.up, x.count)
+                & self._whole(x.down, x.count)
             )
         return out
 

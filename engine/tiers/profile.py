@@ -35,7 +35,7 @@ class RoutingProfile:
         self._since_decay = 0
         self._dirty = False
 
-    def count(self, layer: int, experts: NDArray[np.intp], uses: NDArray[np.intp]) -> None:
+    def count(self, layer: int, experts: NDArray[np.int32], uses: NDArray[np.intp]) -> None:
         """Add `uses` of the distinct `experts` of `layer`."""
         self.counts[layer, experts] += uses
 

@@ -146,7 +146,7 @@ class ExpertStore:
         self._arena.resize(arena_bytes)
 
     def fill(self, seconds: float) -> bool:
-        """Read hot experts that are not resident yet, for about `seconds`. True if some are left."""
+        """Read hot experts that are not resident yet for about `seconds`. True if any are left."""
         deadline = time.monotonic() + seconds
         while self._pending and time.monotonic() < deadline:
             key = self._pending.popleft()
@@ -180,8 +180,10 @@ class ExpertStore:
         """Routed expert uses of the last ~HITS_WINDOW tokens, by the tier that served them."""
         counts = [c for _, c in self._recent]
         return TierCounts(
-            sum(c.hot for c in counts), sum(c.warm for c in counts),
-            sum(c.cold for c in counts), sum(c.frozen for c in counts),
+            sum(c.hot for c in counts),
+            sum(c.warm for c in counts),
+            sum(c.cold for c in counts),
+            sum(c.frozen for c in counts),
         )
 
     def count_tiers(self) -> tuple[TierCounts, TierCounts]:

@@ -98,9 +98,7 @@ def test_llama_cpp_gives_the_same_greedy_answers(
     engine: Engine, peer: LlamaCpp, questions: list[dict[str, Any]], answers: list[str]
 ) -> None:
     asked = list(zip(questions, answers))[::EVERY]
-    same = [
-        peer.complete(prompt_ids(engine, q["question"]), ANSWER_TOKENS) == a for q, a in asked
-    ]
+    same = [peer.complete(prompt_ids(engine, q["question"]), ANSWER_TOKENS) == a for q, a in asked]
     print(f"{sum(same)} of {len(same)} answers are the same")
     assert sum(same) >= 0.98 * len(same)
 

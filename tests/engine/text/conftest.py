@@ -10,7 +10,8 @@ import pytest
 
 from engine.text.tokenizer import Tokenizer
 from engine.text.vocabulary import TokenKind, Vocabulary
-from tests.engine.text.peer import SPECIALS, LlamaCpp, train, write_gguf
+from tests.engine.text.peer import SPECIALS, train, write_gguf
+from tests.llama_cpp import LlamaCpp
 
 
 @pytest.fixture(scope="session")

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import urllib.request
 from pathlib import Path
-from typing import Any
 
 import gguf
 import numpy as np
-import xllamacpp
 from tokenizers import Tokenizer as BpeTokenizer
 from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
@@ -93,28 +90,3 @@ def write_gguf(path: Path, vocabulary: Vocabulary, **extra: str) -> None:
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-
-
-class LlamaCpp:
-    """llama.cpp's server on a file, by HTTP on the loopback."""
-
-    def __init__(self, path: Path) -> None:
-        params = xllamacpp.CommonParams()
-        params.model.path = str(path)
-        params.n_ctx = 64
-        params.cpuparams.n_threads = 1
-        params.warmup = False
-        self._server = xllamacpp.Server(params)
-
-    def post(self, route: str, **body: Any) -> Any:
-        request = urllib.request.Request(
-            self._server.listening_address + route,
-            json.dumps(body).encode(),
-            {"Content-Type": "application/json"},
-        )
-        with urllib.request.urlopen(request, timeout=30) as response:
-            return json.load(response)
-
-    def tokenize(self, text: str, *, special: bool, bos: bool = False) -> list[int]:
-        body = dict(content=text, add_special=bos, parse_special=special)
-        return list(self.post("/tokenize", **body)["tokens"])

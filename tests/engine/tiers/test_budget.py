@@ -54,11 +54,20 @@ def test_too_small_names_what_is_missing_and_the_least_that_works(plan: ModelPla
 
 
 def test_auto_takes_what_is_free_and_leaves_a_reserve(plan: ModelPlan) -> None:
-    assert plan_memory(plan, "auto", 0, 16, MEMORY).arena == plan_memory(
-        plan, "100%", 0, 16, MEMORY
-    ).arena
+    assert (
+        plan_memory(plan, "auto", 0, 16, MEMORY).arena
+        == plan_memory(plan, "100%", 0, 16, MEMORY).arena
+    )
     tight = MemoryReading(total=1 << 34, available=(1 << 34) // 10 - 1)
     assert plan_memory(plan, "auto", 0, 16, tight).arena == 0
+
+
+def test_more_than_the_machine_has_is_refused(plan: ModelPlan) -> None:
+    full = plan_memory(plan, "100%", 0, 16, MEMORY)
+    tight = MemoryReading(1 << 34, full.budget - 100)
+    with pytest.raises(BudgetError, match="100 more than the") as error:
+        plan_memory(plan, "100%", 0, 16, tight)
+    assert error.value.missing_bytes == 100
 
 
 @pytest.mark.parametrize("bad", ["", "abc", "-5%", "101%", "x%", "5 XiB", "-1GiB", "nan", "1e99"])

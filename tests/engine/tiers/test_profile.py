@@ -45,25 +45,43 @@ def test_old_counts_fade(tmp_path: Path) -> None:
         (b"[]", "no Stoker profile"),
         (b'{"format": "stoker-profile"', "delimiter"),
         (json.dumps({"format": "stoker-profile", "version": 99}).encode(), "version 99"),
-        (json.dumps({"format": "stoker-profile", "version": 1, "model": "xyz"}).encode(), "another"),
+        (
+            json.dumps({"format": "stoker-profile", "version": 1, "model": "xyz"}).encode(),
+            "another",
+        ),
         (
             json.dumps(
-                {"format": "stoker-profile", "version": 1, "model": "abc", "tokens": 1,
-                 "counts": [[1, 2], [3]]}
+                {
+                    "format": "stoker-profile",
+                    "version": 1,
+                    "model": "abc",
+                    "tokens": 1,
+                    "counts": [[1, 2], [3]],
+                }
             ).encode(),
             "no table",
         ),
         (
             json.dumps(
-                {"format": "stoker-profile", "version": 1, "model": "abc", "tokens": 1,
-                 "counts": [[1, 2, 3]]}
+                {
+                    "format": "stoker-profile",
+                    "version": 1,
+                    "model": "abc",
+                    "tokens": 1,
+                    "counts": [[1, 2, 3]],
+                }
             ).encode(),
             r"\(1, 3\)",
         ),
         (
             json.dumps(
-                {"format": "stoker-profile", "version": 1, "model": "abc", "tokens": 1,
-                 "counts": [[1, 2, 3, -1]] * 2}
+                {
+                    "format": "stoker-profile",
+                    "version": 1,
+                    "model": "abc",
+                    "tokens": 1,
+                    "counts": [[1, 2, 3, -1]] * 2,
+                }
             ).encode(),
             "negative",
         ),
