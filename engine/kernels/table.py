@@ -119,9 +119,7 @@ class Kernels:
         """
         self._engine.head_norm_rope(x, heads, head_dim, weight, eps, cos, sin, start)
 
-    def store_kv(
-        self, k: Floats, v: Floats, k_cache: Halves, v_cache: Halves, start: int
-    ) -> None:
+    def store_kv(self, k: Floats, v: Floats, k_cache: Halves, v_cache: Halves, start: int) -> None:
         """Put k and v [n, kv_heads * head_dim] into the cache as float16; row i at start + i."""
         self._engine.store_kv(k, v, k_cache, v_cache, start)
 
@@ -139,9 +137,7 @@ class Kernels:
         """Causal attention: query row i, at position start + i, sees positions 0..start + i."""
         self._engine.attention(q, k_cache, v_cache, start, kv_heads, head_dim, scale, out)
 
-    def route(
-        self, logits: Floats, used: int, ids: NDArray[np.int32], weights: Floats
-    ) -> None:
+    def route(self, logits: Floats, used: int, ids: NDArray[np.int32], weights: Floats) -> None:
         """The `used` likeliest experts of each row, best first, and their renormalised weights."""
         self._engine.route(logits, used, ids, weights)
 

@@ -37,9 +37,7 @@ class Engine:
         start: int,
         /,
     ) -> None: ...
-    def store_kv(
-        self, k: _F32, v: _F32, k_cache: _Half, v_cache: _Half, start: int, /
-    ) -> None: ...
+    def store_kv(self, k: _F32, v: _F32, k_cache: _Half, v_cache: _Half, start: int, /) -> None: ...
     def attention(
         self,
         q: _F32,

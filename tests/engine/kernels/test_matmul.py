@@ -67,9 +67,7 @@ def test_equals_the_oracle(format: Format, case: tuple[int, int, int, str, str, 
 @every_format
 @settings(max_examples=2000, deadline=None)
 @given(case=cases())
-def test_equals_the_oracle_often(
-    format: Format, case: tuple[int, int, int, str, str, int]
-) -> None:
+def test_equals_the_oracle_often(format: Format, case: tuple[int, int, int, str, str, int]) -> None:
     check(format, case)
 
 
