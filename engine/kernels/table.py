@@ -88,6 +88,11 @@ class Kernels:
 
     def __init__(self, threads: int = 0, isa: str = "auto") -> None:
         _require_build()
+        if isa not in ("auto", *available_isas()):
+            raise KernelError(
+                f"The instruction set {isa!r} is unknown or not on this processor",
+                f"Use auto or one of {', '.join(available_isas())}",
+            )
         self._engine = _cpu.Engine(threads or physical_cores(), isa)
         self.threads: int = self._engine.threads
         self.isa: str = self._engine.isa

@@ -1,0 +1,167 @@
+"""The command line contract: what is printed, which exit code, and one line for every error."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from engine.__main__ import main
+from engine.paths import config_file
+from tests.builders.qwen3moe_file import Geometry
+from tests.builders.synthetic import write_synthetic
+
+SMALL = Geometry(
+    layers=2, embd=64, heads=4, kv_heads=2, head_dim=32, experts=6, used=2, ff=64, vocab=320,
+    context=256,
+)  # fmt: skip
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("model") / "small.gguf"
+    write_synthetic(path, SMALL, "q8_0")
+    return str(path)
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    def command(*args: str) -> tuple[int, str, str]:
+        code = main(args)
+        out, err = capsys.readouterr()
+        assert "Traceback" not in err
+        return code, out, err
+
+    return command
+
+
+def test_bench_prints_the_contract(run: Run, model: str) -> None:
+    code, out, _ = run(
+        "bench", model, "--prompt-tokens", "16", "--gen-tokens", "4", "--depth", "8",
+        "--repeat", "2", "--budget", "50%", "--threads", "1", "--json",
+    )  # fmt: skip
+    assert code == 0
+    result = json.loads(out)
+    assert result["arch"] == "qwen3moe" and result["device"] == "cpu" and result["threads"] == 1
+    for speeds in ("prefill_tok_s", "decode_tok_s", "ttft_s"):
+        assert len(result[speeds]) == 2 and min(result[speeds]) > 0
+    assert 0 < result["resident_fraction"] <= 0.5
+    assert result["resident_bytes"] < result["budget_bytes"]
+    assert set(result["hits"]) == {"hot", "warm", "cold", "frozen"}
+    assert sum(result["hits"].values()) > 0
+    assert result["load_s"] > 0 and result["peak_rss_bytes"] > 10 << 20
+    assert result["moved_bytes_per_token"] >= 0 and result["peak_device_bytes"] > 0
+
+
+def test_logits_take_ids_or_a_text(run: Run, model: str, tmp_path: Path) -> None:
+    out = tmp_path / "l.npy"
+    code, _, _ = run("logits", model, "--tokens", "1,2,3", "--out", str(out))
+    assert code == 0 and np.load(out).shape == (3, SMALL.vocab)
+    code, _, _ = run("logits", "--model", model, "--prompt", "hello", "--out", str(out))
+    assert code == 0 and np.load(out).shape[0] > 0
+
+
+def test_chat_answers_and_exits(run: Run, model: str) -> None:
+    flags = ("--model", model, "--seed", "3", "--max-tokens", "5")
+    code, first, _ = run("chat", "hello", *flags)
+    assert code == 0 and first.endswith("\n")
+    assert run("chat", "hello", *flags)[1] == first
+    code, out, _ = run("chat", "hello", *flags, "--json")
+    answer = json.loads(out)
+    assert code == 0 and answer["answer_tokens"] <= 5 and answer["text"] + "\n" == first
+
+
+def test_plan_adds_up(run: Run, model: str) -> None:
+    code, out, _ = run("plan", model, "--budget", "50%", "--json")
+    plan = json.loads(out)
+    assert code == 0
+    assert plan["budget"] == plan["dense"] + plan["kv"] + plan["scratch"] + plan["arena"]
+    assert plan["experts"] == 12 and plan["experts_resident"] == 6
+    assert "6 of 12 experts" in run("plan", model, "--budget", "50%")[1]
+
+
+def test_inspect_lists_keys_and_tensors(run: Run, model: str) -> None:
+    code, out, _ = run("inspect", model)
+    assert code == 0 and "qwen3moe.expert_count = 6" in out and "blk.1.ffn_down_exps" in out
+    listed = json.loads(run("inspect", model, "--json")[1])
+    assert len(listed["tensors"]) == 12 * SMALL.layers + 3
+
+
+def test_doctor_names_the_instruction_sets(run: Run) -> None:
+    code, out, _ = run("doctor", "--json")
+    found = json.loads(out)
+    assert code == 0 and "scalar" in found["instruction sets"]
+    assert found["instruction set in use"] == found["instruction sets"][0]
+
+
+@pytest.mark.parametrize("name", ["simulate", "profile", "download"])
+def test_what_comes_later_says_so(run: Run, name: str) -> None:
+    code, _, err = run(name, "anything", "--at", "all")
+    assert code == 2 and "not yet" in err
+
+
+@pytest.mark.parametrize(
+    ("flags", "say"),
+    [
+        (["--budget", "1KiB"], ["misses", "--budget"]),
+        (["--budget", "lots"], ["--budget", "'lots'"]),
+        (["--threads", "-1"], ["--threads is -1", "0 to 1024"]),
+        (["--chunk", "0"], ["--chunk is 0"]),
+        (["--isa", "mmx"], ["mmx", "scalar"]),
+        (["--device", "cuda"], ["cuda", "--device auto"]),
+        (["--model", "/nowhere/model.gguf"], ["/nowhere/model.gguf"]),
+        (["--model", "/"], ["folder"]),
+        (["--chat-template", "/nowhere.jinja"], ["--chat-template", "/nowhere.jinja"]),
+        (["--temp", "99"], ["--temp is 99"]),
+        (["--ctx", "16"], ["context holds 16"]),
+    ],
+)
+def test_a_bad_value_is_one_readable_line(
+    run: Run, model: str, flags: list[str], say: list[str]
+) -> None:
+    given = [] if "--model" in flags else ["--model", model]
+    code, _, err = run("chat", "a prompt of quite some length", *given, *flags)
+    assert code == 1
+    assert err.startswith("stoker: ") and err.count("\n") == 1
+    for text in say:
+        assert text in err
+
+
+def test_the_configuration_file_sets_defaults_and_flags_win(run: Run, model: str) -> None:
+    config_file().parent.mkdir(parents=True, exist_ok=True)
+    try:
+        config_file().write_text("budget: 25%\nctx: 64\n")
+        assert json.loads(run("plan", model, "--json")[1])["context"] == 64
+        plan = json.loads(run("plan", model, "--budget", "50%", "--json")[1])
+        assert plan["experts_resident"] == 6
+    finally:
+        config_file().unlink()
+
+
+@pytest.mark.parametrize(
+    ("content", "say"),
+    [
+        (b"budget: [1, 2\n", "line 2"),
+        (b"\xff\xfe\x00", "cannot be read"),
+        (b"bugdet: 5%\n", "'bugdet'"),
+        (b"ctx: many\n", "'many'"),
+        (b"- a list\n", "no keys"),
+    ],
+)
+def test_a_corrupt_configuration_is_named_and_kept(
+    run: Run, model: str, content: bytes, say: str
+) -> None:
+    config_file().parent.mkdir(parents=True, exist_ok=True)
+    try:
+        config_file().write_bytes(content)
+        code, _, err = run("plan", model)
+        assert code == 1 and err.count("\n") == 1
+        assert say in err and str(config_file()) in err
+        assert config_file().read_bytes() == content
+    finally:
+        config_file().unlink()
