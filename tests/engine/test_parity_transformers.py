@@ -1,0 +1,144 @@
+"""Whole tiny models against `transformers`: logits at every position, prefill and step by step.
+
+Errors are relative to the largest reference logit of the sequence. Three references:
+
+exact   the plain model with the weights that the file's bytes stand for
+half    as `exact`, keys and values kept in half precision, as the engine keeps them
+int8    as `half`, with activations rounded to int8 where the engine rounds them
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from engine.open_model import Engine, open_model
+from engine.settings import EngineSettings
+from tests.builders.int8_reference import half_cache_logits, int8_activations
+from tests.builders.qwen3moe_file import Geometry
+from tests.builders.tiny_qwen3moe import TINY, TINY_K, TINY_K_WIDE, TinyModel, build_tiny
+
+Floats = npt.NDArray[np.float32]
+Open = Callable[[Path, int], Engine]
+
+TINY_TIED = replace(TINY, tied=True, heads=4, kv_heads=4, experts=5, used=1, vocab=267)
+
+
+@pytest.fixture
+def open_engine(tmp_path: Path) -> Iterator[Open]:
+    engines: list[Engine] = []
+
+    def open_one(path: Path, chunk: int) -> Engine:
+        settings = EngineSettings(
+            model=str(path), ctx=256, chunk=chunk, threads=2, profile_dir=str(tmp_path)
+        )
+        engines.append(open_model(settings))
+        return engines[-1]
+
+    yield open_one
+    for engine in engines:
+        engine.close()
+
+
+def engine_logits(engine: Engine, tokens: npt.NDArray[np.int32], chunk: int) -> Floats:
+    """`(len(tokens), vocab)`, read `chunk` tokens a step from an empty timeline."""
+    logits = np.empty((len(tokens), engine.plan.vocab), np.float32)
+    for start in range(0, len(tokens), chunk):
+        part = slice(start, start + chunk)
+        engine.session.model.forward(tokens[part], start, logits[part])
+    return logits
+
+
+def random_tokens(geometry: Geometry, length: int, seed: int) -> npt.NDArray[np.int32]:
+    return np.random.default_rng(seed).integers(0, geometry.vocab, length).astype(np.int32)
+
+
+def relative_error(found: Floats, expected: Floats) -> float:
+    assert np.isfinite(found).all()
+    return float(np.abs(found - expected).max() / np.abs(expected).max())
+
+
+def log_softmax(logits: Floats) -> npt.NDArray[np.float64]:
+    x = logits.astype(np.float64)
+    x -= x.max(-1, keepdims=True)
+    out: npt.NDArray[np.float64] = x - np.log(np.exp(x).sum(-1, keepdims=True))
+    return out
+
+
+def mean_divergence(found: Floats, expected: Floats) -> float:
+    """Mean over positions of KL(expected || found), in nats."""
+    p, q = log_softmax(expected), log_softmax(found)
+    return float((np.exp(p) * (p - q)).sum(-1).mean())
+
+
+@pytest.mark.parametrize("length", [7, 130])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("geometry", [TINY, TINY_TIED], ids=["untied", "tied"])
+def test_f32(tmp_path: Path, open_engine: Open, geometry: Geometry, seed: int, length: int) -> None:
+    tiny = build_tiny(tmp_path / "tiny.gguf", geometry, "f32", seed)
+    tokens = random_tokens(geometry, length, seed)
+    exact, half = tiny.logits(tokens.tolist()), half_cache_logits(tiny, tokens.tolist())
+    engine = open_engine(tiny.path, 64)
+    prefill = engine_logits(engine, tokens, 64)
+    steps = engine_logits(engine, tokens, 1)
+    errors = relative_error(prefill, half), relative_error(prefill, exact)
+    print(f"\nf32: to half {errors[0]:.1e}, to exact {errors[1]:.1e}")
+    assert relative_error(prefill, half) <= 1e-4
+    assert relative_error(steps, half) <= 1e-4
+    np.testing.assert_array_equal(prefill.view(np.uint32), steps.view(np.uint32))
+
+
+QUANTISED = [
+    ("f16", TINY),
+    ("bf16", TINY),
+    ("q8_0", TINY),
+    ("q4_0", TINY),
+    ("q4_k_m", TINY_K),
+    ("q4_k", TINY_K_WIDE),
+    ("q5_k", TINY_K),
+    ("q5_k", TINY_K_WIDE),
+    ("q6_k", TINY_K_WIDE),
+]
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("mix", "geometry"), QUANTISED, ids=[f"{m}-{g.embd}-{g.ff}" for m, g in QUANTISED]
+)
+def test_quantised(
+    tmp_path: Path, open_engine: Open, mix: str, geometry: Geometry, seed: int
+) -> None:
+    tiny = build_tiny(tmp_path / "tiny.gguf", geometry, mix, seed)
+    tokens = random_tokens(geometry, 200, seed)
+    exact = tiny.logits(tokens.tolist())
+    with int8_activations(tiny):
+        int8 = half_cache_logits(tiny, tokens.tolist())
+    engine = open_engine(tiny.path, 50)
+    found = engine_logits(engine, tokens, 50)
+    divergence = mean_divergence(found, exact)
+    # The roundings alone, measured without the engine: what they do to a logit at most.
+    cost = np.abs(int8 - exact).max(-1)
+    two_best = np.sort(exact, axis=-1)[:, -2:]
+    decided = two_best[:, 1] - two_best[:, 0] > 2 * cost
+    same = (found.argmax(-1) == exact.argmax(-1))[decided].mean()
+    print(
+        f"\n{mix} {geometry.embd}: to int8 {relative_error(found, int8):.1e}, to exact "
+        f"{relative_error(found, exact):.1e}, KL {divergence:.1e} (roundings alone "
+        f"{mean_divergence(int8, exact):.1e}), top-1 {same:.4f} of {decided.mean():.2f} decided"
+    )
+    assert decided.mean() > 0.3
+    assert same >= 0.99
+    assert divergence <= 1e-3
+
+
+def test_top_1_where_undecided_is_still_mostly_the_same(tmp_path: Path, open_engine: Open) -> None:
+    tiny: TinyModel = build_tiny(tmp_path / "tiny.gguf", TINY, "q8_0", 4)
+    tokens = random_tokens(TINY, 200, 4)
+    exact = tiny.logits(tokens.tolist())
+    found = engine_logits(open_engine(tiny.path, 200), tokens, 200)
+    assert (found.argmax(-1) == exact.argmax(-1)).mean() > 0.9
