@@ -20,7 +20,9 @@ from engine import protocol
 LOG_LINES = 2000
 LINE_LIMIT = 4000
 GREETING_MS = 60_000
-POLITE_MS = 1500  # from closing the pipe to SIGTERM, and from SIGTERM to SIGKILL
+# From closing the pipe to SIGTERM, and from SIGTERM to SIGKILL. The engine ends by itself within three
+# seconds, in which it saves its routing profile.
+POLITE_MS = 3500
 
 
 def engine_command() -> list[str]:

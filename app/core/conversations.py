@@ -113,11 +113,11 @@ class ConversationStore:
             return self._prepare(str(path))
         except _NewerFileError:
             self.notice = strings.conversations_newer(str(path))
-        except sqlite3.OperationalError as error:
+        except sqlite3.DatabaseError as error:
+            if type(error) is sqlite3.DatabaseError:  # malformed, or no database at all
+                return self._replace(path)
             # Locked, read-only, no permission, disk full: the file itself may be sound.
             self.notice = strings.conversations_not_opened(str(path), str(error))
-        except sqlite3.DatabaseError:
-            return self._replace(path)
         except OSError as error:
             self.notice = strings.conversations_not_opened(str(path), error.strerror or str(error))
         return self._prepare(":memory:")

@@ -214,6 +214,7 @@ class MainWindow(QMainWindow):
         if not self._may_close():
             event.ignore()
             return
+        self.hide()  # the engine may take a moment to end
         self.closed.emit()
         event.accept()
 
