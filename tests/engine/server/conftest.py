@@ -35,11 +35,11 @@ class Running:
 
     def http(self, **options: Any) -> httpx.Client:
         headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
-        return httpx.Client(base_url=self.url, headers=headers, timeout=10, **options)
+        return httpx.Client(base_url=self.url, headers=headers, timeout=60, **options)
 
     def openai(self) -> openai.OpenAI:
         return openai.OpenAI(
-            base_url=self.url + "/v1", api_key=self.token or "none", max_retries=0, timeout=10
+            base_url=self.url + "/v1", api_key=self.token or "none", max_retries=0, timeout=60
         )
 
     def wait_ready(self) -> None:
@@ -58,7 +58,7 @@ def running(
     server = Server(load or (lambda progress: model), access, listener, lines.put)
     thread = threading.Thread(target=server.run_until_stopped, daemon=True)
     thread.start()
-    listening = from_json(Listening, json.loads(lines.get(timeout=10)))
+    listening = from_json(Listening, json.loads(lines.get(timeout=60)))
     started = Running(server, listening, model, token)
     if load is None:
         started.wait_ready()
@@ -68,7 +68,7 @@ def running(
         server.stop()
         if model.gate is not None:
             model.gate.release(10_000)
-        thread.join(15)
+        thread.join(60)
         assert not thread.is_alive(), "the server did not stop"
 
 

@@ -23,7 +23,7 @@ from engine.text.prompt import RenderedPrompt
 LAYERS, EXPERTS, EXPERT_BYTES = 4, 16, 1000
 CONTEXT = 200
 CHUNK = 16
-GATE_SECONDS = 10.0
+GATE_SECONDS = 60.0
 
 
 class FakeTokenizer:
@@ -75,6 +75,7 @@ class FakeModel:
         self.context_used, self.context_size = 0, CONTEXT
         self.gate: threading.Semaphore | None = None
         self.words = 12
+        self.padding = ""  # makes every word longer
         self.requests: list[GenerationRequest] = []
         self.ended: list[str] = []  # how each request ended
         self.steps = 0
@@ -119,13 +120,12 @@ class FakeModel:
             if cancel.is_set():
                 yield Finished("cancelled", total, 0, 0, 0.1, 0.0)
                 return
-        limit = min(request.max_tokens or 10**9, self.words)
         first = request.sampling.seed or 0
         answered = 0
-        while answered < limit:
+        while answered < min(request.max_tokens or 10**9, self.words):
             self._step(1)
             self.context_used += 1
-            word = f"w{first + answered} "
+            word = f"w{first + answered} {self.padding}"
             if any(stop in word for stop in request.stop):
                 yield Finished("stop", total, 0, answered + 1, 0.1, 0.2)
                 return
@@ -222,13 +222,13 @@ class FakeModel:
         self.gate = threading.Semaphore(0)
         return self.gate
 
-    def wait_ended(self, count: int, seconds: float = 5.0) -> list[str]:
+    def wait_ended(self, count: int, seconds: float = 30.0) -> list[str]:
         """How requests ended, once `count` have."""
         wait_for(lambda: len(self.ended) >= count, seconds)
         return self.ended
 
 
-def wait_for(condition: Any, seconds: float = 5.0) -> None:
+def wait_for(condition: Any, seconds: float = 30.0) -> None:
     """Wait until `condition()` holds; fail after `seconds`."""
     deadline = time.monotonic() + seconds
     while not condition():
