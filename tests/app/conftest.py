@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from PySide6.QtCore import QCoreApplication, QEvent, QThread, QtMsgType, qInstallMessageHandler
+from PySide6.QtCore import QCoreApplication, QEvent, QThreadPool, QtMsgType, qInstallMessageHandler
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
@@ -40,15 +39,14 @@ def no_qt_warnings(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def no_leftovers(qapp: QApplication) -> Iterator[None]:
-    """No test leaves a window, or a running thread of Qt, behind."""
+    """No test leaves a window, or a job in a thread, behind."""
     yield
     QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
     shown = [widget for widget in QApplication.topLevelWidgets() if widget.isVisible()]
     for widget in shown:
         widget.close()
     assert not shown, shown
-    running = [o for o in gc.get_objects() if isinstance(o, QThread) and o.isRunning()]
-    assert not [thread for thread in running if thread is not qapp.thread()]
+    assert QThreadPool.globalInstance().waitForDone(2000)
 
 
 @pytest.fixture
