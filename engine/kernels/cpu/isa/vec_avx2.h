@@ -120,6 +120,47 @@ STOKER_INLINE PairAcc dot_pair(B64 codes, const int8_t* x) {
   return {dot4<WIDE>(zero, codes.lo, load256(x)), dot4<WIDE>(zero, codes.hi, load256(x + 32))};
 }
 
+template <bool WIDE>
+STOKER_INLINE I tile_dot(I acc, I w, I x) {
+  return bits<I>(dot4<WIDE>(bits<__m256i>(acc), bits<__m256i>(w), bits<__m256i>(x)));
+}
+
+STOKER_INLINE I tile_dot2(I acc, I w, I x) {
+  return acc + bits<I>(_mm256_madd_epi16(bits<__m256i>(w), bits<__m256i>(x)));
+}
+
+STOKER_INLINE B64 flipped(B64 x) { return x; }
+
+// 8 x 8 words: pairs, then quads, within halves; then the halves.
+STOKER_INLINE void transpose8(const __m256i* r, int32_t* out) {
+  __m256i t[8];
+#pragma GCC unroll 2
+  for (int g = 0; g < 8; g += 4) {
+    const __m256i ab_lo = _mm256_unpacklo_epi32(r[g], r[g + 1]), ab_hi = _mm256_unpackhi_epi32(r[g], r[g + 1]);
+    const __m256i cd_lo = _mm256_unpacklo_epi32(r[g + 2], r[g + 3]), cd_hi = _mm256_unpackhi_epi32(r[g + 2], r[g + 3]);
+    t[g] = _mm256_unpacklo_epi64(ab_lo, cd_lo);
+    t[g + 1] = _mm256_unpackhi_epi64(ab_lo, cd_lo);
+    t[g + 2] = _mm256_unpacklo_epi64(ab_hi, cd_hi);
+    t[g + 3] = _mm256_unpackhi_epi64(ab_hi, cd_hi);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    store(out + 8 * i, _mm256_permute2x128_si256(t[i], t[4 + i], 0x20));
+    store(out + 8 * (4 + i), _mm256_permute2x128_si256(t[i], t[4 + i], 0x31));
+  }
+}
+
+STOKER_INLINE void transpose(const B64* rows, int32_t* out) {
+  __m256i lo[8], hi[8];
+#pragma GCC unroll 8
+  for (int r = 0; r < 8; ++r) {
+    lo[r] = rows[r].lo;
+    hi[r] = rows[r].hi;
+  }
+  transpose8(lo, out);
+  transpose8(hi, out + 64);
+}
+
 // The sums of the lanes of 8 registers. hadd works in halves: [a a b b] + [c c d d] -> [a b c d].
 STOKER_INLINE I8 reduce8(__m256i a, __m256i b, __m256i c, __m256i d, __m256i e, __m256i f, __m256i g, __m256i h) {
   const __m256i abcd = _mm256_hadd_epi32(_mm256_hadd_epi32(a, b), _mm256_hadd_epi32(c, d));

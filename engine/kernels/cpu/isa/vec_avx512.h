@@ -120,6 +120,52 @@ STOKER_INLINE PairAcc dot_pair(B64 codes, const int8_t* x) {
   return dot4<WIDE>(_mm512_setzero_si512(), codes, _mm512_loadu_si512(x));
 }
 
+template <bool WIDE>
+STOKER_INLINE I tile_dot(I acc, I w, I x) {
+  const auto a = bits<__m512i>(acc), b = bits<__m512i>(w), c = bits<__m512i>(x);
+#if STOKER_VNNI
+  return bits<I>(_mm512_dpbusd_epi32(a, b, c));  // signed codes were flipped() when the tile was unpacked
+#else
+  return bits<I>(dot4<WIDE>(a, b, c));
+#endif
+}
+
+STOKER_INLINE I tile_dot2(I acc, I w, I x) {
+#if STOKER_VNNI
+  return bits<I>(_mm512_dpwssd_epi32(bits<__m512i>(acc), bits<__m512i>(w), bits<__m512i>(x)));
+#else
+  return acc + bits<I>(_mm512_madd_epi16(bits<__m512i>(w), bits<__m512i>(x)));
+#endif
+}
+
+STOKER_INLINE B64 flipped(B64 x) {
+  return STOKER_VNNI ? _mm512_xor_si512(x, _mm512_set1_epi8(static_cast<char>(0x80))) : x;
+}
+
+// 16 x 16 words: pairs, then quads, within 128-bit quarters; then the quarters themselves.
+STOKER_INLINE void transpose(const B64* rows, int32_t* out) {
+  __m512i t[16];
+#pragma GCC unroll 4
+  for (int g = 0; g < 16; g += 4) {
+    const __m512i ab_lo = _mm512_unpacklo_epi32(rows[g], rows[g + 1]), ab_hi = _mm512_unpackhi_epi32(rows[g], rows[g + 1]);
+    const __m512i cd_lo = _mm512_unpacklo_epi32(rows[g + 2], rows[g + 3]),
+                  cd_hi = _mm512_unpackhi_epi32(rows[g + 2], rows[g + 3]);
+    t[g] = _mm512_unpacklo_epi64(ab_lo, cd_lo);  // quarter q: word 4q of the four rows
+    t[g + 1] = _mm512_unpackhi_epi64(ab_lo, cd_lo);
+    t[g + 2] = _mm512_unpacklo_epi64(ab_hi, cd_hi);
+    t[g + 3] = _mm512_unpackhi_epi64(ab_hi, cd_hi);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    const __m512i a = _mm512_shuffle_i32x4(t[i], t[4 + i], 0x44), b = _mm512_shuffle_i32x4(t[i], t[4 + i], 0xee);
+    const __m512i c = _mm512_shuffle_i32x4(t[8 + i], t[12 + i], 0x44), d = _mm512_shuffle_i32x4(t[8 + i], t[12 + i], 0xee);
+    _mm512_storeu_si512(out + 16 * i, _mm512_shuffle_i32x4(a, c, 0x88));
+    _mm512_storeu_si512(out + 16 * (4 + i), _mm512_shuffle_i32x4(a, c, 0xdd));
+    _mm512_storeu_si512(out + 16 * (8 + i), _mm512_shuffle_i32x4(b, d, 0x88));
+    _mm512_storeu_si512(out + 16 * (12 + i), _mm512_shuffle_i32x4(b, d, 0xdd));
+  }
+}
+
 // The sums of the 128-bit quarters of four registers, one quarter each.
 STOKER_INLINE __m512i quarters4(__m512i a, __m512i b, __m512i c, __m512i d) {
   const __m512i ab = _mm512_add_epi32(_mm512_shuffle_i32x4(a, b, 0x44), _mm512_shuffle_i32x4(a, b, 0xee));

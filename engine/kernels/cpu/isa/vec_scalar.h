@@ -130,6 +130,34 @@ STOKER_INLINE I8 reduce(const Acc* a) { return load<I8>(a); }
 STOKER_INLINE I8 reduce_mins(const MinAcc* a) { return load<I8>(a); }
 STOKER_INLINE I8 reduce_pairs(const PairAcc* a) { return load<I8>(a); }
 
+// Per lane: acc + the four products of the bytes of w (signed codes when WIDE, else 0..127; biased by
+// WIDE_BIAS by flipped()) and the signed bytes of x.
+template <bool WIDE>
+STOKER_INLINE I tile_dot(I acc, I w, I x) {
+  for (int i = 0; i < W; ++i)
+    for (int k = 0; k < 32; k += 8) {
+      const auto a = static_cast<uint8_t>(static_cast<uint32_t>(w[i]) >> k);
+      acc[i] += (WIDE ? static_cast<int8_t>(a) : static_cast<int>(a)) * static_cast<int8_t>(static_cast<uint32_t>(x[i]) >> k);
+    }
+  return acc;
+}
+
+// Per lane: acc + the two products of the int16 halves.
+STOKER_INLINE I tile_dot2(I acc, I w, I x) {
+  for (int i = 0; i < W; ++i)
+    acc[i] += static_cast<int16_t>(w[i]) * static_cast<int16_t>(x[i]) + (w[i] >> 16) * (x[i] >> 16);
+  return acc;
+}
+
+// Signed codes as tile_dot<true> wants them.
+STOKER_INLINE B64 flipped(B64 x) { return x; }
+
+// out[i][r] = 32-bit word i of rows[r]: W rows of 16 words to 16 vectors of W lanes.
+STOKER_INLINE void transpose(const B64* rows, int32_t* out) {
+  for (int r = 0; r < W; ++r)
+    for (int i = 0; i < 16; ++i) out[i * W + r] = load<int32_t>(rows[r].v + 4 * i);
+}
+
 // Eight binary16 values, STRIDE bytes apart.
 template <int STRIDE>
 STOKER_INLINE F8 halves8(const uint8_t* p) {

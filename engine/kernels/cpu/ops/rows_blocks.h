@@ -9,14 +9,6 @@
 
 namespace STOKER_ISA {
 
-template <class Fmt>
-constexpr bool has_mins() {
-  if constexpr (Fmt::BLOCK == 256)
-    return Fmt::MINS;
-  else
-    return false;
-}
-
 STOKER_INLINE Act act_from(const Act& a, int64_t phase, int block) {
   return {nullptr, a.codes + phase * block, a.scales + phase, a.sums16 + phase * (block / 16),
           a.sums32 + phase * (block / 32)};
@@ -105,11 +97,6 @@ STOKER_INLINE void one_token(const RowsJob& job, int64_t token) {
       out[r + i] = tree8(s + last);
     }
   }
-}
-
-template <class Fmt>
-static void rows_blocks(const RowsJob& job) {
-  for (int64_t t = 0; t < job.tokens; ++t) one_token<Fmt>(job, t);
 }
 
 // x = (d * sc) * q - dmin * mn, q with the format's offset taken off.

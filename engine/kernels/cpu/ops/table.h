@@ -13,6 +13,7 @@
 #include "../formats/q8_0.h"
 #include "rows_float.h"
 #include "rows_blocks.h"
+#include "rows_tile.h"
 #include "rows_misc.h"
 #include "attention.h"
 
@@ -25,7 +26,7 @@ constexpr FormatOps float_format(const char* name) {
 
 template <class Fmt>
 constexpr FormatOps block_format(const char* name) {
-  return {Fmt::ID, name, Fmt::BLOCK, Fmt::BYTES, rows_blocks<Fmt>, dequantise_blocks<Fmt>};
+  return {Fmt::ID, name, Fmt::BLOCK, Fmt::BYTES, rows_quantised<Fmt>, dequantise_blocks<Fmt>};
 }
 
 // A new format is one header and one line here.
