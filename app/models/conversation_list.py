@@ -71,4 +71,6 @@ class ConversationList(QAbstractListModel):
 
     def flags(self, index: Index) -> Qt.ItemFlag:
         flag = Qt.ItemFlag
+        if not index.isValid():
+            return flag.NoItemFlags
         return flag.ItemIsEnabled | flag.ItemIsSelectable | flag.ItemIsEditable
