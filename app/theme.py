@@ -81,7 +81,7 @@ LIGHT = Colors(
     hover="#EBE7E0", selected="#E6E0D7", focus="#C2410C", error="#A4161A", error_soft="#FCEBEA",
     code="#F7F5F1", code_head="#EFECE6", track="#DDD7CD",
     syntax=Syntax("#8B2FA8", "#2F6B2A", "#9A4A00", "#6E675E", "#1F5FA8", "#8A5A00"),
-    tiers=TierColors("#2B2A2C", "#3B6D9C", "#EB7A2B", "#FFDF8E", "#FFFFFF", "#161514", "#A79F94",
+    tiers=TierColors("#2B2A2C", "#34618F", "#F08838", "#FFE08F", "#FFFFFF", "#161514", "#A79F94",
                      "#FFFFFF"),
 )
 
@@ -92,7 +92,7 @@ DARK = Colors(
     hover="#2C2A27", selected="#34312D", focus="#F2762E", error="#FF8A80", error_soft="#3A1F1D",
     code="#141312", code_head="#211F1D", track="#3D3A35",
     syntax=Syntax("#D7A1F0", "#9CCB86", "#F0A868", "#9A9186", "#82B8F2", "#E3C078"),
-    tiers=TierColors("#2B2A2C", "#3B6D9C", "#EB7A2B", "#FFDF8E", "#FFFFFF", "#121110", "#A79F94",
+    tiers=TierColors("#2B2A2C", "#34618F", "#F08838", "#FFE08F", "#FFFFFF", "#121110", "#A79F94",
                      "#FFFFFF"),
 )
 

@@ -22,6 +22,7 @@ class AnswerStream(QObject):
     def __init__(self, client: Client, body: dict[str, Any], parent: QObject) -> None:
         super().__init__(parent)
         self._tokens = 0
+        self._rate = 0.0
         self._first = 0.0
         self._last = 0.0
         self._deltas = 0
@@ -39,7 +40,12 @@ class AnswerStream(QObject):
 
     @property
     def rate(self) -> float:
-        """Tokens per second from the first to the last piece; 0 when too little came."""
+        """Tokens per second: the engine's own figure, else from the first to the last piece.
+
+        0 when too little came to tell.
+        """
+        if self._rate:
+            return self._rate
         elapsed = self._last - self._first
         return (self.count - 1) / elapsed if self.count > 2 and elapsed > 0.01 else 0.0
 
@@ -62,6 +68,9 @@ class AnswerStream(QObject):
             error = chunk["error"]
             self._fail(str(error.get("message", error)) if isinstance(error, dict) else str(error))
             return
+        timings = chunk.get("timings")
+        if timings:
+            self._rate = float(timings["predicted_per_second"])
         usage = chunk.get("usage")
         if usage:
             self._tokens = int(usage["completion_tokens"])

@@ -14,7 +14,7 @@ from app.backend.engine import Delta
 from app.core import units
 from engine.protocol import Residency, Tier, TierCounts
 
-GLOW_S = 0.55  # a flash has faded to 1/e after this time
+GLOW_S = 0.4  # a flash has faded to 1/e after this time
 HALF_LIFE_USES = 256.0  # per layer, of the hit rate bars
 
 

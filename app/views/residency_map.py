@@ -38,6 +38,7 @@ from app.views.look import Look
 
 FRAME_MS = 40
 GLOW_STEPS = 32
+BRIGHTEST = 0.62  # share of white in a flash: the colour of the tier stays recognisable
 EMPTY_HEIGHT = 220
 MARGIN = 11  # device independent pixels around the cells
 LABELS = 22  # for the layer numbers
@@ -57,7 +58,7 @@ def color_table(tiers: theme.TierColors) -> NDArray[np.uint32]:
         color = QColor(name)
         return np.array([color.red(), color.green(), color.blue()], float)
 
-    glow = np.linspace(0, 1, GLOW_STEPS)[:, None] * 0.9
+    glow = np.linspace(0, 1, GLOW_STEPS)[:, None] * BRIGHTEST
     rows = [rgb(c) * (1 - glow) + rgb(tiers.flash) * glow for c in tiers.by_tier()]
     table = np.vstack([*rows, rgb(tiers.well)[None]]).round().astype(np.int64)
     packed = 0xFF000000 + (table[:, 0] << 16) + (table[:, 1] << 8) + table[:, 2]
@@ -133,6 +134,8 @@ class ResidencyMap(QWidget):
             top=top + max(0, height - g.height) // 2,
         )
         self._geometry = g
+        if self.hasFocus():
+            self._cursor = (0, 0)
         # With unlimited height the cells would need this much: the well grows no further.
         natural = fit(model.layers, model.experts, left, top, max(1, width), 1 << 20)
         self.setMaximumHeight(max(150, round(natural.height / ratio) + 2 * MARGIN))
