@@ -78,11 +78,21 @@ class Served:
 
 
 @contextlib.contextmanager
-def serve(root: Path, folder: Path, *flags: str) -> Iterator[Served]:
+def serve(root: Path, folder: Path, *flags: str, stdin: str = "") -> Iterator[Served]:
     log = folder / "stderr.txt"
     command = [sys.executable, "-m", "engine", "serve", "--port", "0", *flags]
     with log.open("w") as err:
-        process = subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, stderr=err, text=True)
+        process = subprocess.Popen(
+            command,
+            cwd=root,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=err,
+            text=True,
+        )
+    assert process.stdin is not None
+    process.stdin.write(stdin)
+    process.stdin.flush()
     try:
         assert process.stdout is not None
         line = process.stdout.readline()
@@ -296,6 +306,24 @@ def test_sigterm_saves_the_profile(root: Path, tmp_path: Path) -> None:
         server.process.send_signal(signal.SIGTERM)
         assert server.process.wait(15) == 0
     assert [file.suffix for file in (tmp_path / "profiles").iterdir()] == [".json"]
+
+
+def test_the_window_as_parent(root: Path, tmp_path: Path) -> None:
+    """The token comes by the pipe; when the pipe ends, the engine saves and ends."""
+    profiles = tmp_path / "profiles"
+    flags = ("--parent-pipe", "--profile-dir", str(profiles))
+    with serve(root, tmp_path, *flags, stdin="s3cret\n") as server:
+        assert httpx.get(server.url + "/health").status_code == 401
+        with server.openai() as client, pytest.raises(openai.AuthenticationError):
+            client.models.list()
+        client = openai.OpenAI(base_url=server.url + "/v1", api_key="s3cret", max_retries=20)
+        with client:  # which retries, as told, while the model is loading
+            assert ask(client).usage.completion_tokens == 24
+        assert server.process.stdin is not None
+        server.process.stdin.close()
+        assert server.process.wait(15) == 0
+        server.process.stdin = None
+    assert len(list(profiles.iterdir())) == 1
 
 
 def test_a_missing_model_is_told(root: Path, tmp_path: Path) -> None:
