@@ -134,7 +134,7 @@ STOKER_INLINE B64 flipped(B64 x) { return x; }
 // 8 x 8 words: pairs, then quads, within halves; then the halves.
 STOKER_INLINE void transpose8(const __m256i* r, int32_t* out) {
   __m256i t[8];
-#pragma GCC unroll 2
+  STOKER_UNROLL
   for (int g = 0; g < 8; g += 4) {
     const __m256i ab_lo = _mm256_unpacklo_epi32(r[g], r[g + 1]), ab_hi = _mm256_unpackhi_epi32(r[g], r[g + 1]);
     const __m256i cd_lo = _mm256_unpacklo_epi32(r[g + 2], r[g + 3]), cd_hi = _mm256_unpackhi_epi32(r[g + 2], r[g + 3]);
@@ -143,7 +143,7 @@ STOKER_INLINE void transpose8(const __m256i* r, int32_t* out) {
     t[g + 2] = _mm256_unpacklo_epi64(ab_hi, cd_hi);
     t[g + 3] = _mm256_unpackhi_epi64(ab_hi, cd_hi);
   }
-#pragma GCC unroll 4
+  STOKER_UNROLL
   for (int i = 0; i < 4; ++i) {
     store(out + 8 * i, _mm256_permute2x128_si256(t[i], t[4 + i], 0x20));
     store(out + 8 * (4 + i), _mm256_permute2x128_si256(t[i], t[4 + i], 0x31));
@@ -152,7 +152,7 @@ STOKER_INLINE void transpose8(const __m256i* r, int32_t* out) {
 
 STOKER_INLINE void transpose(const B64* rows, int32_t* out) {
   __m256i lo[8], hi[8];
-#pragma GCC unroll 8
+  STOKER_UNROLL
   for (int r = 0; r < 8; ++r) {
     lo[r] = rows[r].lo;
     hi[r] = rows[r].hi;

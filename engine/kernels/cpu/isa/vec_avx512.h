@@ -145,7 +145,7 @@ STOKER_INLINE B64 flipped(B64 x) {
 // 16 x 16 words: pairs, then quads, within 128-bit quarters; then the quarters themselves.
 STOKER_INLINE void transpose(const B64* rows, int32_t* out) {
   __m512i t[16];
-#pragma GCC unroll 4
+  STOKER_UNROLL
   for (int g = 0; g < 16; g += 4) {
     const __m512i ab_lo = _mm512_unpacklo_epi32(rows[g], rows[g + 1]), ab_hi = _mm512_unpackhi_epi32(rows[g], rows[g + 1]);
     const __m512i cd_lo = _mm512_unpacklo_epi32(rows[g + 2], rows[g + 3]),
@@ -155,7 +155,7 @@ STOKER_INLINE void transpose(const B64* rows, int32_t* out) {
     t[g + 2] = _mm512_unpacklo_epi64(ab_hi, cd_hi);
     t[g + 3] = _mm512_unpackhi_epi64(ab_hi, cd_hi);
   }
-#pragma GCC unroll 4
+  STOKER_UNROLL
   for (int i = 0; i < 4; ++i) {
     const __m512i a = _mm512_shuffle_i32x4(t[i], t[4 + i], 0x44), b = _mm512_shuffle_i32x4(t[i], t[4 + i], 0xee);
     const __m512i c = _mm512_shuffle_i32x4(t[8 + i], t[12 + i], 0x44), d = _mm512_shuffle_i32x4(t[8 + i], t[12 + i], 0xee);

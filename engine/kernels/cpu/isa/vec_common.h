@@ -14,6 +14,11 @@
 
 #include "../contract.h"
 
+#if defined(__clang__)
+#define STOKER_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define STOKER_UNROLL _Pragma("GCC unroll 16")
+#endif
 #define STOKER_INLINE static inline __attribute__((always_inline, unused))
 
 namespace STOKER_ISA {
@@ -53,17 +58,9 @@ STOKER_INLINE To bits(From v) {
   return r;
 }
 
-STOKER_INLINE F splat(float x) {
-  F v;
-  for (int i = 0; i < W; ++i) v[i] = x;
-  return v;
-}
-
-STOKER_INLINE I splat_int(int32_t x) {
-  I v;
-  for (int i = 0; i < W; ++i) v[i] = x;
-  return v;
-}
+// A scalar operand is broadcast; subtracting +0 keeps every value (-0 and NaN too) and compiles to nothing.
+STOKER_INLINE F splat(float x) { return x - F{}; }
+STOKER_INLINE I splat_int(int32_t x) { return x - I{}; }
 
 STOKER_INLINE F to_float(I v) { return __builtin_convertvector(v, F); }
 STOKER_INLINE F8 to_float8(I8 v) { return __builtin_convertvector(v, F8); }

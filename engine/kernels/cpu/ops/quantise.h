@@ -32,9 +32,16 @@ static void quantise(const float* x, int64_t cols, int block, const ActOut& out)
   const int64_t blocks = cols / block;
   for (int64_t b = 0; b < blocks; ++b) quantise_block(x + b * block, block, out.codes + b * block, out.scales + b);
   for (int64_t g = 0; g < cols / 16; ++g) {
-    int s = 0;
-    for (int i = 0; i < 16; ++i) s += out.codes[16 * g + i];
-    out.sums16[g] = static_cast<int16_t>(s);
+    typedef int16_t H16 __attribute__((vector_size(32)));
+    typedef int8_t C16 __attribute__((vector_size(16)));
+    const H16 c = __builtin_convertvector(load<C16>(out.codes + 16 * g), H16);
+    H8 lo, hi;
+    std::memcpy(&lo, &c, 16);
+    std::memcpy(&hi, reinterpret_cast<const char*>(&c) + 16, 16);
+    const H8 s = lo + hi;
+    int sum = 0;
+    for (int i = 0; i < 8; ++i) sum += s[i];
+    out.sums16[g] = static_cast<int16_t>(sum);
   }
   for (int64_t g = 0; g < cols / 32; ++g)
     out.sums32[g] = static_cast<int16_t>(out.sums16[2 * g] + out.sums16[2 * g + 1]);

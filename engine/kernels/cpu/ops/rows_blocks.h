@@ -32,7 +32,7 @@ STOKER_INLINE F8 octet(const uint8_t* w, const Act& a) {
   const F8 dx = load<F8>(a.scales), d = halves8<Fmt::BYTES>(w + Fmt::D_AT);
   if constexpr (Fmt::BLOCK == 256) {
     Acc sums[8];
-#pragma GCC unroll 8
+    STOKER_UNROLL
     for (int j = 0; j < 8; ++j)
       sums[j] = block_sum<Fmt>(w + j * Fmt::BYTES, a.codes + 256 * j, a.sums16 + 16 * j);
     const F8 t = (d * dx) * to_float8(reduce(sums));
@@ -40,13 +40,13 @@ STOKER_INLINE F8 octet(const uint8_t* w, const Act& a) {
       return t;
     } else {
       MinAcc mins[8];
-#pragma GCC unroll 8
+      STOKER_UNROLL
       for (int j = 0; j < 8; ++j) mins[j] = min_sum(Fmt::mins(w + j * Fmt::BYTES), a.sums16 + 16 * j);
       return t - (halves8<Fmt::BYTES>(w + Fmt::DMIN_AT) * dx) * to_float8(reduce_mins(mins));
     }
   } else {
     PairAcc sums[4];
-#pragma GCC unroll 4
+    STOKER_UNROLL
     for (int j = 0; j < 4; ++j) {
       const uint8_t* b = w + 2 * j * Fmt::BYTES;
       sums[j] = dot_pair<Fmt::WIDE>(Fmt::pair(b, b + Fmt::BYTES), a.codes + 64 * j);
@@ -74,13 +74,16 @@ STOKER_INLINE void one_token(const RowsJob& job, int64_t token) {
     return;
   }
   float* terms = reinterpret_cast<float*>(job.scratch);
+  const I8 lane = {0, 1, 2, 3, 4, 5, 6, 7};
+  const int64_t turn = BLOCK_LANES % blocks;  // how far the phase moves with each octet
   for (int64_t r = job.row0; r < job.row1; r += 8) {
     const int64_t rows = job.row1 - r < 8 ? job.row1 - r : 8;
     const int64_t total = rows * blocks;
     int64_t f = 0, phase = 0;
     for (; f + BLOCK_LANES <= total; f += BLOCK_LANES, w += BLOCK_LANES * Fmt::BYTES) {
       store(terms + f, octet<Fmt>(w, act_from(a, phase, Fmt::BLOCK)));
-      phase = (phase + BLOCK_LANES) % blocks;
+      phase += turn;
+      if (phase >= blocks) phase -= blocks;
     }
     if (f < total) {  // the last blocks of the last rows: complete the octet with zeros
       uint8_t padded[BLOCK_LANES * Fmt::BYTES] = {};
@@ -92,8 +95,7 @@ STOKER_INLINE void one_token(const RowsJob& job, int64_t token) {
       F8 s = {};
       int64_t b = 0;
       for (; b + BLOCK_LANES <= blocks; b += BLOCK_LANES) s = s + load<F8>(t + b);
-      F8 last = {};
-      std::memcpy(&last, t + b, static_cast<size_t>(blocks - b) * sizeof(float));
+      const F8 last = lane < static_cast<int>(blocks - b) ? load<F8>(t + b) : F8{};
       out[r + i] = tree8(s + last);
     }
   }

@@ -83,19 +83,23 @@ STOKER_INLINE void super_block(const Tile<Fmt>& tile, const Act* acts, int64_t b
   I isum[N] = {};
   for (int g = 0; g < 256 / Fmt::GROUP; ++g) {
     I p[N] = {};
-#pragma GCC unroll 8
+    STOKER_UNROLL
     for (int k = 0; k < step; ++k) {
       const I w = load<I>(tile.codes + (g * step + k) * W);
+      STOKER_UNROLL
       for (int t = 0; t < N; ++t)
         p[t] = tile_dot<false>(p[t], w, word(acts[t].codes + block * 256 + 4 * (g * step + k)));
     }
     const I s = load<I>(tile.scales + g * W);
+    STOKER_UNROLL
     for (int t = 0; t < N; ++t) isum[t] += p[t] * s;
   }
   const F d = load<F>(tile.d), dmin = load<F>(tile.dmin);
+  STOKER_UNROLL
   for (int t = 0; t < N; ++t) {
     if constexpr (Fmt::OFFSET != 0) {
       I off = {};
+      STOKER_UNROLL
       for (int g = 0; g < 8; ++g)
         off = tile_dot2(off, load<I>(tile.offsets + g * W), word(acts[t].sums16 + block * 16 + 2 * g));
       isum[t] -= off;
@@ -104,6 +108,7 @@ STOKER_INLINE void super_block(const Tile<Fmt>& tile, const Act* acts, int64_t b
     F term = (d * dx) * to_float(isum[t]);
     if constexpr (Fmt::MINS) {
       I msum = {};
+      STOKER_UNROLL
       for (int g = 0; g < 4; ++g)
         msum = tile_dot2(msum, load<I>(tile.minima + g * W), word(acts[t].sums32 + block * 8 + 2 * g));
       term = term - (dmin * dx) * to_float(msum);
@@ -119,13 +124,15 @@ STOKER_INLINE void small_blocks(const Tile<Fmt>& tile, const Act* acts, int64_t 
   constexpr int offset = Fmt::WIDE ? WIDE_BIAS : Fmt::OFFSET;
   for (int64_t b = 0; b <= last_block; ++b) {
     I p[N] = {};
-#pragma GCC unroll 8
+    STOKER_UNROLL
     for (int k = 0; k < 8; ++k) {
       const I w = load<I>(tile.codes + (b * 8 + k) * W);
+      STOKER_UNROLL
       for (int t = 0; t < N; ++t)
         p[t] = tile_dot<Fmt::WIDE>(p[t], w, word(acts[t].codes + unit * 256 + 4 * (b * 8 + k)));
     }
     const F d = load<F>(tile.d + b * W);
+    STOKER_UNROLL
     for (int t = 0; t < N; ++t) {
       if constexpr (offset != 0) p[t] -= splat_int(offset * acts[t].sums32[unit * 8 + b]);
       const F term = (d * splat(acts[t].scales[unit * 8 + b])) * to_float(p[t]);
