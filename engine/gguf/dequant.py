@@ -1,7 +1,7 @@
 """What the bytes of a block mean: the slow, exact reference for every tensor format, in numpy.
 
-`unpack` gives a block's integers and scales, `dequantise` its float32 values, both straight from the
-format's definition. The kernels have their own unpacking; tests hold the two against each other.
+`unpack` gives a block's integers and scales, `dequantise` its float32 values, both straight from
+the format's definition. The kernels unpack in their own way; tests hold the two together.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ Ints = NDArray[np.int32]
 class Blocks:
     """Rows of quantised blocks, taken apart.
 
-    Value i of block b is `d[b] * scales[b, i] * codes[b, i] - dmin[b] * mins[b, i]`; a format without
-    minima has dmin None. Leading axes are those of the rows: `d` is `[..., blocks]`.
+    Value i of block b is `d[b] * scales[b, i] * codes[b, i] - dmin[b] * mins[b, i]`; a format
+    without minima has dmin None. Leading axes are those of the rows: `d` is `[..., blocks]`.
     """
 
     d: Floats

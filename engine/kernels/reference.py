@@ -1,8 +1,8 @@
 """What each operation means: the arithmetic contract written out in numpy, slowly and exactly.
 
-`cpu/contract.h` states the contract in words; this file and the compiled kernels were written from it
-separately, and tests demand that they agree bit for bit. Vectorised only over axes that do not
-change the order of any sum. All arithmetic is float32 (numpy rounds every operation on its own).
+`cpu/contract.h` states the contract in words; this file and the compiled kernels were written from
+it separately, and tests demand that they agree bit for bit. Vectorised only over axes that do not
+change the order of any sum. All arithmetic is float32: numpy rounds every operation on its own.
 """
 
 from __future__ import annotations
@@ -108,7 +108,8 @@ def rms_norm(x: Floats, weight: Floats, eps: float) -> Floats:
     with np.errstate(all="ignore"):
         mean = _sum_in_lanes(x * x, 32) / _F(x.shape[-1])
         r = _F(1) / np.sqrt(mean + _F(eps))
-        return (x * r[..., None]) * weight
+        out: Floats = (x * r[..., None]) * weight
+    return out
 
 
 def head_norm_rope(
@@ -222,7 +223,7 @@ def experts(
     formats: tuple[Format, Format, Format],
     y: Floats,
 ) -> None:
-    """slots: expert id to its gate, up and down bytes `[rows, row bytes]`; absent ones are skipped."""
+    """slots: expert id to its gate, up and down bytes `[rows, row bytes]`; others are skipped."""
     gate, up, down = formats
     with np.errstate(all="ignore"):
         for i in range(x.shape[0]):

@@ -1,17 +1,17 @@
 """The only dispatch: the operations of a step, on the instruction set and threads chosen at start.
 
-Every operation is defined bit for bit by the arithmetic contract (`cpu/contract.h`) and written out in
-numpy in `reference.py`. Results do not depend on the instruction set, the number of threads, the
+Every operation is defined bit for bit by the arithmetic contract (`cpu/contract.h`) and written out
+in numpy in `reference.py`. Results do not depend on the instruction set, the number of threads, the
 number of rows in a call, or how a prompt is cut into calls.
 
-Arrays are C-contiguous numpy arrays. Activations are float32 `[n, columns]`; outputs exist before the
-call. Wrong types, shapes and ranges raise `KernelError`. Calls release the GIL; one `Kernels` runs one
-call at a time.
+Arrays are C-contiguous numpy arrays. Activations are float32 `[n, columns]`; outputs exist before
+the call. Wrong types, shapes and ranges raise `KernelError`. Calls release the GIL; one `Kernels`
+runs one call at a time.
 
-The key/value cache of one layer is two float16 (or uint16) arrays `[ctx, kv_heads * head_dim]`, ctx a
-multiple of 64. Values are stored row by position. Keys are stored in chunks of 64 positions: chunk c
-takes the bytes of rows 64c..64c+63, as `[kv_heads, head_dim, 64]`, position innermost. So whole chunks
-may be copied or dropped by row ranges, single positions of the key cache may not.
+The key/value cache of one layer is two float16 (or uint16) arrays `[ctx, kv_heads * head_dim]`, ctx
+a multiple of 64. Values are stored row by position. Keys are stored in chunks of 64 positions:
+chunk c takes the bytes of rows 64c..64c+63, as `[kv_heads, head_dim, 64]`, position innermost. So whole
+chunks may be copied or dropped by row ranges, single positions of the key cache may not.
 """
 
 from __future__ import annotations
@@ -119,8 +119,8 @@ class Kernels:
     ) -> None:
         """RMS norm of each head of x[n, heads * head_dim], then rotation, in place.
 
-        cos and sin are `[ctx, pairs]`; dimension i < pairs is rotated with dimension i + pairs. Row i
-        has position start + i.
+        cos and sin are `[ctx, pairs]`; dimension i < pairs is rotated with dimension i + pairs.
+        Row i has position start + i.
         """
         self._engine.head_norm_rope(x, heads, head_dim, weight, eps, cos, sin, start)
 
@@ -158,7 +158,7 @@ class Kernels:
     ) -> None:
         """y[n, used, embd] = the output of expert ids[n, used] for x[n, embd].
 
-        base[e] is the address of expert e's slot; pairs whose expert has base 0 are left as they are.
+        base[e] is the address of expert e's slot; pairs whose expert has base 0 stay as they are.
         """
         of = self._expert_matrix
         self._engine.experts(x, ids, base, of(gate), of(up), of(down), y)

@@ -1,4 +1,4 @@
-"""Every other operation: bit for bit the oracle, and near a float64 computation written differently."""
+"""Every other operation: bit for bit the oracle, and near a float64 computation of its own."""
 
 from __future__ import annotations
 
