@@ -154,11 +154,19 @@ def _chat(args: argparse.Namespace) -> int:
 
 
 def _serve(args: argparse.Namespace) -> int:
+    from engine.server.contract import LoadedModel, Progress
     from engine.server.http import serve
+
+    def load(settings: EngineSettings, progress: Progress) -> LoadedModel:
+        # Imported in the server's worker thread: the window can connect before it is done.
+        from engine.open_model import open_model
+
+        return open_model(settings, progress)
 
     serve(
         _settings(args, EngineSettings),
         _settings(args, ServerSettings),
+        open_model=load,
         parent_pipe=args.parent_pipe,
     )
     return 0

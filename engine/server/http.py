@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import json
 import logging
 import os
@@ -33,8 +34,8 @@ def serve(
     settings: EngineSettings,
     server: ServerSettings,
     *,
+    open_model: OpenModel,
     parent_pipe: bool = False,
-    open_model: OpenModel | None = None,
 ) -> None:
     """Serve `settings.model` until SIGINT, SIGTERM or the end of the parent. Blocks.
 
@@ -46,15 +47,7 @@ def serve(
     token = read_token() if parent_pipe else server.token
     listener, access = listen(server.host, server.port, token)
 
-    def load(progress: Progress) -> LoadedModel:
-        if open_model is not None:
-            return open_model(settings, progress)
-        # Imported in the worker's thread: the window can connect before the kernels are there.
-        from engine import open_model as engine_open_model
-
-        return engine_open_model.open_model(settings, progress)
-
-    running = Server(load, access, listener)
+    running = Server(functools.partial(open_model, settings), access, listener)
     if parent_pipe:
         die_with_parent()
         watch_parent(running.stop)

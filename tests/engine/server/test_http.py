@@ -224,7 +224,7 @@ def test_ipv6_and_names() -> None:
 
 def test_settings_are_checked() -> None:
     with pytest.raises(SettingError, match="--port is 70000"):
-        serve(EngineSettings(), ServerSettings(port=70000))
+        serve(EngineSettings(), ServerSettings(port=70000), open_model=lambda *_: FakeModel())
 
 
 @posix_signals
