@@ -9,11 +9,13 @@ shows how much the roundings cost. Both are written here from the contract, in t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import MethodType
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from gguf import GGML_QUANT_SIZES
 from transformers import DynamicCache
@@ -44,11 +46,15 @@ class _HalfCache(DynamicCache):
         return super().update(key, value, layer_idx, **kwargs)
 
 
-def half_cache_logits(tiny: TinyModel, tokens: Sequence[int]) -> Floats:
-    """`tiny.logits` with rounding 2, and within `int8_activations` with both."""
+def half_cache_logits(tiny: TinyModel, tokens: npt.NDArray[np.int32]) -> Floats:
+    """`tiny.logits` with rounding 2, and within `int8_activations` with both.
+
+    Tokens of one prompt (n,) or of several (m, n); logits (n, vocab) or (m, n, vocab).
+    """
     with torch.no_grad():
-        out = tiny.model(torch.tensor([list(tokens)]), cache=_HalfCache(), use_cache=True)
-    values: Floats = out.logits[0].numpy()
+        ids = torch.from_numpy(np.atleast_2d(tokens)).long()
+        out = tiny.model(ids, cache=_HalfCache(), use_cache=True).logits.numpy()
+    values: Floats = out.reshape(*tokens.shape, -1)
     return values
 
 

@@ -17,7 +17,7 @@ CHAT_TEMPLATE = (
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 SPECIALS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
-LEAST_VOCABULARY = 256 + len(SPECIALS)
+LEAST_VOCABULARY = 256 + len(SPECIALS) + 5  # a vocabulary without merges is no BPE
 
 _WORDS = (
     " the and of to in is that for it as was with be by on not he his but at are this have from "
@@ -61,7 +61,7 @@ def tiny_vocabulary(size: int) -> TinyVocabulary:
     letters = byte_letters()
     tokens, merges = list(letters), list[str]()
     seen = set(tokens)
-    room = size - LEAST_VOCABULARY
+    room = size - len(letters) - len(SPECIALS)
     for word in _WORDS.split(" "):
         left = letters[ord(" ")]  # words merge from the left: "Ġ t", "Ġt h", "Ġth e"
         for letter in word:

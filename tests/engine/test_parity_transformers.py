@@ -21,7 +21,7 @@ from engine.open_model import Engine, open_model
 from engine.settings import EngineSettings
 from tests.builders.int8_reference import half_cache_logits, int8_activations
 from tests.builders.qwen3moe_file import Geometry
-from tests.builders.tiny_qwen3moe import TINY, TINY_K, TINY_K_WIDE, TinyModel, build_tiny
+from tests.builders.tiny_qwen3moe import TINY, TINY_K, TINY_K_WIDE, build_tiny
 
 Floats = npt.NDArray[np.float32]
 Open = Callable[[Path, int], Engine]
@@ -76,21 +76,21 @@ def mean_divergence(found: Floats, expected: Floats) -> float:
     return float((np.exp(p) * (p - q)).sum(-1).mean())
 
 
-@pytest.mark.parametrize("length", [7, 130])
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("geometry", [TINY, TINY_TIED], ids=["untied", "tied"])
-def test_f32(tmp_path: Path, open_engine: Open, geometry: Geometry, seed: int, length: int) -> None:
+def test_f32(tmp_path: Path, open_engine: Open, geometry: Geometry, seed: int) -> None:
     tiny = build_tiny(tmp_path / "tiny.gguf", geometry, "f32", seed)
-    tokens = random_tokens(geometry, length, seed)
-    exact, half = tiny.logits(tokens.tolist()), half_cache_logits(tiny, tokens.tolist())
     engine = open_engine(tiny.path, 64)
-    prefill = engine_logits(engine, tokens, 64)
-    steps = engine_logits(engine, tokens, 1)
-    errors = relative_error(prefill, half), relative_error(prefill, exact)
-    print(f"\nf32: to half {errors[0]:.1e}, to exact {errors[1]:.1e}")
-    assert relative_error(prefill, half) <= 1e-4
-    assert relative_error(steps, half) <= 1e-4
-    np.testing.assert_array_equal(prefill.view(np.uint32), steps.view(np.uint32))
+    for length in (7, 64, 150):
+        tokens = random_tokens(geometry, length, seed)
+        exact, half = tiny.logits(tokens.tolist()), half_cache_logits(tiny, tokens)
+        prefill = engine_logits(engine, tokens, 64)
+        steps = engine_logits(engine, tokens, 1)
+        errors = relative_error(prefill, half), relative_error(prefill, exact)
+        print(f"\nf32, {length} tokens: to half {errors[0]:.1e}, to exact {errors[1]:.1e}")
+        assert errors[0] <= 1e-4
+        assert errors[1] <= 1e-3  # half precision of keys and values alone costs 3e-4
+        np.testing.assert_array_equal(prefill.view(np.uint32), steps.view(np.uint32))
 
 
 QUANTISED = [
@@ -117,7 +117,7 @@ def test_quantised(
     tokens = random_tokens(geometry, 200, seed)
     exact = tiny.logits(tokens.tolist())
     with int8_activations(tiny):
-        int8 = half_cache_logits(tiny, tokens.tolist())
+        int8 = half_cache_logits(tiny, tokens)
     engine = open_engine(tiny.path, 50)
     found = engine_logits(engine, tokens, 50)
     divergence = mean_divergence(found, exact)
@@ -136,9 +136,35 @@ def test_quantised(
     assert divergence <= 1e-3
 
 
-def test_top_1_where_undecided_is_still_mostly_the_same(tmp_path: Path, open_engine: Open) -> None:
-    tiny: TinyModel = build_tiny(tmp_path / "tiny.gguf", TINY, "q8_0", 4)
-    tokens = random_tokens(TINY, 200, 4)
-    exact = tiny.logits(tokens.tolist())
-    found = engine_logits(open_engine(tiny.path, 200), tokens, 200)
-    assert (found.argmax(-1) == exact.argmax(-1)).mean() > 0.9
+@pytest.mark.parametrize(
+    ("mix", "geometry"), QUANTISED, ids=[f"{m}-{g.embd}-{g.ff}" for m, g in QUANTISED]
+)
+def test_rounding_to_int8_explains_the_difference(
+    tmp_path: Path, open_engine: Open, mix: str, geometry: Geometry
+) -> None:
+    """Short prompts, so that most of them meet no value that lies on the edge of two int8 codes:
+    there the last bit of a float decides, and two correct implementations part by a whole code."""
+    tiny = build_tiny(tmp_path / "tiny.gguf", geometry, mix, seed=5)
+    prompts = random_tokens(geometry, 80 * 3, 5).reshape(80, 3)
+    with int8_activations(tiny):
+        expected = half_cache_logits(tiny, prompts)
+    engine = open_engine(tiny.path, 64)
+    found = np.stack([engine_logits(engine, tokens, 64) for tokens in prompts])
+    errors = np.abs(found - expected).max(-1) / np.abs(expected).max()
+    print(f"\n{mix}: median {np.median(errors):.1e}, over 1e-4: {(errors > 1e-4).mean():.3f}")
+    assert np.median(errors) < 2e-6  # measured: 3e-7
+    assert (errors > 1e-4).mean() < 0.3  # measured: 0.15 at most
+
+
+@pytest.mark.parametrize("mix", ["f32", "q4_k_m"])
+def test_tied_head(tmp_path: Path, open_engine: Open, mix: str) -> None:
+    """The head of a random tied model knows little but the token itself, so only its values are
+    compared, and not its likeliest tokens."""
+    geometry = replace(TINY_K, tied=True, vocab=267, layers=2)
+    tiny = build_tiny(tmp_path / "tiny.gguf", geometry, mix, seed=6)
+    tokens = random_tokens(geometry, 3, 6)
+    with int8_activations(tiny):
+        expected = half_cache_logits(tiny, tokens)
+    engine = open_engine(tiny.path, 64)
+    assert engine.plan.output is engine.plan.token_embedding
+    assert relative_error(engine_logits(engine, tokens, 64), expected) < 1e-4

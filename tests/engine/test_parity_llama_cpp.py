@@ -1,0 +1,63 @@
+"""Tiny models against llama.cpp on the same file: the third opinion.
+
+The reference of `test_parity_transformers` and its file come from one builder, which could be wrong
+twice in the same way (gate for up, say). llama.cpp reads the file only.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from engine.open_model import open_model
+from engine.settings import EngineSettings
+from tests.builders.qwen3moe_file import Geometry
+from tests.builders.tiny_qwen3moe import TINY, TINY_K, build_tiny
+from tests.llama_cpp import LlamaCpp
+
+Doubles = npt.NDArray[np.float64]
+
+PROMPT = 30
+LETTER = 65  # a token with text: the byte letters come first in the vocabulary
+
+
+def _log_softmax(logits: npt.NDArray[np.float32]) -> Doubles:
+    x = logits.astype(np.float64) - logits.max()
+    out: Doubles = x - np.log(np.exp(x).sum())
+    return out
+
+
+def _divergence(found: Doubles, expected: Doubles) -> float:
+    """KL(expected || found) in nats."""
+    return float((np.exp(expected) * (expected - found)).sum())
+
+
+@pytest.mark.parametrize(
+    ("mix", "geometry", "most"),
+    # llama.cpp rounds activations to int8 with scales of its own, so two roundings part here.
+    [("f32", TINY, 1e-6), ("q8_0", TINY, 1e-3), ("q4_0", TINY, 1e-3), ("q4_k_m", TINY_K, 2e-3)],
+)
+def test_same_probabilities(tmp_path: Path, mix: str, geometry: Geometry, most: float) -> None:
+    tiny = build_tiny(tmp_path / "tiny.gguf", geometry, mix, seed=1)
+    engine = open_model(
+        EngineSettings(model=str(tiny.path), ctx=64, chunk=64, threads=1, profile_dir=str(tmp_path))
+    )
+    witness = LlamaCpp(tiny.path)
+    for seed in range(4):
+        tokens = np.random.default_rng(seed).integers(0, 256, PROMPT).astype(np.int32)
+        theirs = witness.log_probabilities(tokens.tolist(), geometry.vocab, LETTER)
+        logits = np.empty((1, geometry.vocab), np.float32)
+        engine.session.model.forward(tokens, 0, logits)
+        ours = _log_softmax(logits[0])
+        exact = _log_softmax(tiny.logits(tokens.tolist())[-1])
+        print(
+            f"\n{mix}: KL from llama.cpp {_divergence(ours, theirs):.1e}, from the reference: "
+            f"ours {_divergence(ours, exact):.1e}, llama.cpp {_divergence(theirs, exact):.1e}"
+        )
+        assert np.isfinite(theirs).all()
+        assert abs(_divergence(ours, theirs)) < most
+        assert abs(_divergence(theirs, exact)) < most  # the builder's two sides agree
+    engine.close()
