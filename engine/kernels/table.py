@@ -10,13 +10,14 @@ runs one call at a time.
 
 The key/value cache of one layer is two float16 (or uint16) arrays `[ctx, kv_heads * head_dim]`, ctx
 a multiple of 64. Values are stored row by position. Keys are stored in chunks of 64 positions:
-chunk c takes the bytes of rows 64c..64c+63, as `[kv_heads, head_dim, 64]`, position innermost. So whole
-chunks may be copied or dropped by row ranges, single positions of the key cache may not.
+chunk c takes the bytes of rows 64c..64c+63, as `[kv_heads, head_dim, 64]`, position innermost. So
+whole chunks may be copied or dropped by row ranges, single positions of the key cache may not.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -100,7 +101,12 @@ class Kernels:
 
     def matmul(self, w: Matrix, x: Floats, out: Floats) -> None:
         """out[n, rows] = x[n, cols] @ W^T."""
-        self._engine.matmul(w.address, w.format_id, w.rows, w.cols, x, out)
+        self._engine.matmul([(w.address, w.format_id, w.rows, w.cols, out)], x)
+
+    def matmuls(self, ws: Sequence[Matrix], x: Floats, outs: Sequence[Floats]) -> None:
+        """Several products of the same x, in one job: x is quantised once per block length."""
+        jobs = [(w.address, w.format_id, w.rows, w.cols, out) for w, out in zip(ws, outs)]
+        self._engine.matmul(jobs, x)
 
     def rms_norm(self, x: Floats, weight: Floats, eps: float, out: Floats) -> None:
         """out = x / sqrt(mean(x^2) + eps) * weight, row by row; out may be x."""

@@ -77,18 +77,35 @@ void Engine::for_rows(int64_t n, int64_t work_per_row, const Body& body) {
     pool_.run(n, body);
 }
 
-void Engine::matmul(const MatrixRef& w, const float* x, int64_t n, float* out) {
+void Engine::matmul(const std::vector<Product>& products, const float* x, int64_t n) {
   std::lock_guard<std::mutex> lock(busy_);
-  x_rows_.prepare(ops_, pool_, x, n, w.cols, w.format->block);
-  outs_.resize(static_cast<size_t>(n));
-  for (int64_t i = 0; i < n; ++i) outs_[i] = out + i * w.rows;
+  const auto count = static_cast<int64_t>(products.size());
   const int64_t tiles = (n + TOKEN_TILE - 1) / TOKEN_TILE;
-  const int64_t step = unit_rows(w.rows, w.row_bytes(), tiles, pool_.threads());
-  const int64_t parts = (w.rows + step - 1) / step;
-  pool_.run(parts * tiles, [&](int64_t unit, int thread) {
-    const int64_t row = unit / tiles * step, token = unit % tiles * TOKEN_TILE;
-    w.format->rows({w.data, w.cols, row, std::min(row + step, w.rows), x_rows_.acts() + token,
-                    outs_.data() + token, std::min(TOKEN_TILE, n - token), scratch(thread)});
+  int64_t bytes = 0, rows = 0, units = 0;
+  for (const Product& p : products) {
+    bytes += p.w.rows * p.w.row_bytes();
+    rows += p.w.rows;
+  }
+  const int64_t step = unit_rows(rows, bytes / std::max<int64_t>(rows, 1), tiles, pool_.threads());
+  outs_.resize(static_cast<size_t>(n * count));
+  first_.resize(static_cast<size_t>(count) + 1);
+  for (int64_t i = 0; i < count; ++i) {
+    const Product& p = products[i];
+    bool prepared = false;
+    for (int64_t j = 0; j < i; ++j) prepared |= products[j].w.format->block == p.w.format->block;
+    if (!prepared) x_for(p.w).prepare(ops_, pool_, x, n, p.w.cols, p.w.format->block);
+    for (int64_t t = 0; t < n; ++t) outs_[i * n + t] = p.out + t * p.w.rows;
+    first_[i] = units;
+    units += (p.w.rows + step - 1) / step * tiles;
+  }
+  first_[count] = units;
+  pool_.run(units, [&](int64_t unit, int thread) {
+    int64_t i = 0;
+    while (unit >= first_[i + 1]) ++i;
+    const MatrixRef& w = products[i].w;
+    const int64_t row = (unit - first_[i]) / tiles * step, token = (unit - first_[i]) % tiles * TOKEN_TILE;
+    w.format->rows({w.data, w.cols, row, std::min(row + step, w.rows), x_for(w).acts() + token,
+                    outs_.data() + i * n + token, std::min(TOKEN_TILE, n - token), scratch(thread)});
   });
 }
 
@@ -167,8 +184,9 @@ void Engine::experts(const ExpertsArgs& a) {
 
   const int64_t embd = a.gate.cols, ff = a.gate.rows;
   const bool same = a.gate.format->block == a.up.format->block;
-  x_rows_.prepare(ops_, pool_, a.x, a.n, embd, a.gate.format->block);
-  if (!same) other_rows_.prepare(ops_, pool_, a.x, a.n, embd, a.up.format->block);
+  ActRows &gate_x = x_for(a.gate.in(0)), &up_x = x_for(a.up.in(0));
+  gate_x.prepare(ops_, pool_, a.x, a.n, embd, a.gate.format->block);
+  if (!same) up_x.prepare(ops_, pool_, a.x, a.n, embd, a.up.format->block);
   auto* gate = reinterpret_cast<float*>(gate_.at_least(static_cast<size_t>(pairs * ff) * sizeof(float)));
   auto* up = reinterpret_cast<float*>(up_.at_least(static_cast<size_t>(pairs * ff) * sizeof(float)));
   gathered_.resize(static_cast<size_t>(pairs));
@@ -176,8 +194,8 @@ void Engine::experts(const ExpertsArgs& a) {
   outs_.resize(static_cast<size_t>(pairs));
   up_outs_.resize(static_cast<size_t>(pairs));
   for (int64_t i = 0; i < pairs; ++i) {
-    gathered_[i] = x_rows_.acts()[pairs_[i] / a.used];
-    gathered_other_[i] = same ? gathered_[i] : other_rows_.acts()[pairs_[i] / a.used];
+    gathered_[i] = gate_x.acts()[pairs_[i] / a.used];
+    gathered_other_[i] = up_x.acts()[pairs_[i] / a.used];
     outs_[i] = gate + i * ff;
     up_outs_[i] = up + i * ff;
   }

@@ -20,6 +20,11 @@ struct MatrixRef {
   int64_t row_bytes() const { return cols / format->block * format->bytes; }
 };
 
+struct Product {
+  MatrixRef w;
+  float* out;
+};
+
 // The same matrix of every expert: `data` is at this offset inside each expert's slot.
 struct ExpertMatrixRef {
   int64_t offset;
@@ -81,7 +86,8 @@ class Engine {
   const OpTable& ops() const { return ops_; }
   int threads() const { return pool_.threads(); }
 
-  void matmul(const MatrixRef& w, const float* x, int64_t n, float* out);
+  // Products of the same rows x with several matrices of the same width, as one job.
+  void matmul(const std::vector<Product>& products, const float* x, int64_t n);
   void rms_norm(const float* x, const float* weight, float eps, int64_t n, int64_t cols, float* out);
   void head_norm_rope(float* x, int64_t n, int heads, int head_dim, const float* weight, float eps,
                       const float* cos, const float* sin, int64_t half, int64_t start);
@@ -110,7 +116,10 @@ class Engine {
   std::mutex busy_;
   Buffer scratch_buffer_;
   uint8_t* scratch_ = nullptr;
-  ActRows x_rows_, other_rows_, hidden_rows_;
+  // The rows of x, quantised for the block length that the matrix needs: 1, 32 or 256.
+  ActRows& x_for(const MatrixRef& w) { return x_rows_[w.format->block == 256 ? 2 : w.format->block == 32 ? 1 : 0]; }
+
+  ActRows x_rows_[3], hidden_rows_;
   Buffer gate_, up_, route_;
   std::vector<float*> outs_, up_outs_;
   std::vector<Act> gathered_, gathered_other_;

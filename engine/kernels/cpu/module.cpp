@@ -73,12 +73,23 @@ void check_span(const char* call, int64_t start, int64_t n, int64_t ctx) {
               " are not in a context of " + std::to_string(ctx));
 }
 
-void matmul(Engine& e, uint64_t address, int format, int64_t rows, int64_t cols, handle x_, handle out_) {
-  const MatrixRef w = matrix(e.ops(), "matmul", address, format, rows, cols);
-  const Array x("matmul", "x", x_, Kind::f32, {ANY, cols});
-  const Array out("matmul", "out", out_, Kind::f32, {x.size(0), rows}, true);
+// jobs: a list of (address, format id, rows, columns, out).
+void matmul(Engine& e, const nb::list& jobs, handle x_) {
+  const Array x("matmul", "x", x_, Kind::f32, {ANY, ANY});
+  std::vector<Product> products;
+  std::vector<std::unique_ptr<Array>> outs;
+  for (handle job_ : jobs) {
+    const auto job = nb::cast<nb::tuple>(job_);
+    const MatrixRef w = matrix(e.ops(), "matmul", nb::cast<uint64_t>(job[0]), nb::cast<int>(job[1]),
+                               nb::cast<int64_t>(job[2]), nb::cast<int64_t>(job[3]));
+    require(x.size(1) == w.cols, "matmul",
+            "x has " + std::to_string(x.size(1)) + " columns, the matrix has " + std::to_string(w.cols));
+    outs.push_back(std::make_unique<Array>("matmul", "out", job[4], Kind::f32,
+                                           std::initializer_list<int64_t>{x.size(0), w.rows}, true));
+    products.push_back({w, outs.back()->data<float>()});
+  }
   nb::gil_scoped_release free;
-  e.matmul(w, x.data<float>(), x.size(0), out.data<float>());
+  e.matmul(products, x.data<float>(), x.size(0));
 }
 
 void rms_norm(Engine& e, handle x_, handle weight_, float eps, handle out_) {

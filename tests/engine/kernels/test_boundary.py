@@ -50,7 +50,7 @@ def test_default_is_one_thread_per_core() -> None:
 
 
 def test_wrong_shape(k: Kernels) -> None:
-    with pytest.raises(KernelError, match=r"matmul: x must have shape \(any, 64\), has \(2, 32\)"):
+    with pytest.raises(KernelError, match="matmul: x has 32 columns, the matrix has 64"):
         k.matmul(matrix(), zeros(2, 32), zeros(2, 4))
     with pytest.raises(KernelError, match=r"matmul: out must have shape \(2, 4\), has \(3, 4\)"):
         k.matmul(matrix(), zeros(2, 64), zeros(3, 4))

@@ -100,6 +100,18 @@ def test_any_batch_and_threads_give_the_same_bits(format: Format, isa: str) -> N
             assert_same_bits(parts, whole)
 
 
+def test_several_products_of_the_same_rows(isa: str) -> None:
+    rng = np.random.default_rng(6)
+    x = random_activations(5, 512, "normal", rng)
+    ms = [as_matrix(f, random_rows(f, 20 + f.id, 512, "sane", rng), 512) for f in FORMATS.values()]
+    outs = [np.empty((5, m.rows), np.float32) for m in ms]
+    kernels(isa, 2).matmuls(ms, x, outs)
+    for m, out in zip(ms, outs):
+        alone = np.empty_like(out)
+        kernels(isa, 1).matmul(m, x, alone)
+        assert_same_bits(out, alone)
+
+
 @every_format
 def test_error_of_the_activations_is_bounded(format: Format, isa: str) -> None:
     """Against float64 with the dequantiser of another project.
