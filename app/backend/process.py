@@ -20,8 +20,8 @@ from engine import protocol
 LOG_LINES = 2000
 LINE_LIMIT = 4000
 GREETING_MS = 60_000
-# From closing the pipe to SIGTERM, and from SIGTERM to SIGKILL. The engine ends by itself within three
-# seconds, in which it saves its routing profile.
+# From closing the pipe to SIGTERM, and from SIGTERM to SIGKILL. The engine ends by itself within
+# three seconds, in which it saves its routing profile.
 POLITE_MS = 3500
 
 

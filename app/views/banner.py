@@ -37,15 +37,17 @@ class Banner(QFrame):
             button.clicked.connect(lambda checked=False, act=act: act())
             row.addWidget(button)
             self.buttons.append(button)
-        row.addWidget(IconButton(look, "close", strings.DISMISS, dismissed))
+        self.close_button = IconButton(look, "close", strings.DISMISS, dismissed)
+        row.addWidget(self.close_button)
 
 
 class Banners(QWidget):
     """At most one notice per subject; a newer one takes the place of the older."""
 
-    def __init__(self, look: Look, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, look: Look, after: QWidget) -> None:
+        super().__init__()
         self._look = look
+        self._after = after  # the control before the notices in the tab order
         self._shown: dict[str, Banner] = {}
         self._column = QVBoxLayout(self)
         self._column.setContentsMargins(0, 0, 0, 0)
@@ -56,7 +58,11 @@ class Banners(QWidget):
         self.dismiss(subject)
         banner = Banner(self._look, text, actions, lambda: self.dismiss(subject))
         self._shown[subject] = banner
-        self._column.addWidget(banner)
+        self._column.insertWidget(0, banner)
+        previous = self._after
+        for button in (*banner.buttons, banner.close_button):
+            QWidget.setTabOrder(previous, button)
+            previous = button
         self.show()
         QAccessible.updateAccessibility(QAccessibleAnnouncementEvent(self, text))
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from PySide6.QtCore import QEvent, QSize, Qt
 from PySide6.QtGui import QFocusEvent, QIcon
-from PySide6.QtWidgets import QFrame, QLabel, QToolButton, QWidget
+from PySide6.QtWidgets import QFrame, QLabel, QLayout, QToolButton, QWidget
 
 from app.views.look import Look
 
@@ -83,6 +83,27 @@ class QuietButton(IconButton):
             super()._paint_icon()
         else:
             self.setIcon(QIcon())
+
+
+def tab_stops(widget: QWidget) -> Iterator[QWidget]:
+    """The controls inside of a widget that Tab should visit, in the order of their layout."""
+    if widget.focusPolicy() & Qt.FocusPolicy.TabFocus:
+        yield widget
+    layout = widget.layout()
+    if layout is not None:
+        yield from _stops(layout)
+
+
+def _stops(layout: QLayout) -> Iterator[QWidget]:
+    for number in range(layout.count()):
+        item = layout.itemAt(number)
+        if item is None:
+            continue
+        inner, nested = item.widget(), item.layout()
+        if inner is not None:
+            yield from tab_stops(inner)
+        elif nested is not None:
+            yield from _stops(nested)
 
 
 def label(text: str, style: str = "", wrap: bool = False) -> QLabel:

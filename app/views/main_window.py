@@ -64,7 +64,7 @@ class MainWindow(QMainWindow):
         self.list_wanted = self.map_wanted = True
         self._enlarged = False
         self.header = Header(look)
-        self.banners = Banners(look)
+        self.banners = Banners(look, after=self.header.settings_button)
         self.status = StatusLine(look)
         self._drop: QLabel | None = None
         self._build()
@@ -133,7 +133,7 @@ class MainWindow(QMainWindow):
     def toggle_map(self) -> None:
         if self._enlarged:
             self._enlarged = False
-            self.map_wanted = self.width() >= NARROW
+            self.map_wanted = self.map_wanted and self.width() < NARROW
         elif self.width() < NARROW:
             self._enlarged = True  # there is no room beside the chat
         else:

@@ -121,6 +121,8 @@ class ResidencyPanel(QFrame):
         header = self.table.horizontalHeader()
         header.setSectionResizeMode(QHeaderView.ResizeMode.Stretch)
         header.setHighlightSections(False)
+        header.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        header.setAccessibleName(strings.TABLE)
 
     def _build(self, memory: QWidget) -> None:
         head = QHBoxLayout()

@@ -20,7 +20,7 @@ from PySide6.QtWidgets import (
 from app import strings, theme
 from app.core import conversations as stored
 from app.core.conversations import Conversation, Message
-from app.views.controls import IconButton
+from app.views.controls import IconButton, tab_stops
 from app.views.look import Look
 from app.views.message import AnswerMessage, UserMessage
 
@@ -92,12 +92,14 @@ class Transcript(QScrollArea):
             self._append(message)
         self._earlier.setVisible(self._first > 0)
         self._allow()
+        self._order_tabs()
         self.go_to_end()
 
     def add(self, message: Message) -> None:
         """A message was appended to the conversation."""
         self._append(message)
         self._allow()
+        self._order_tabs()
         self._following = True
 
     def remove(self, gone: list[Message]) -> None:
@@ -118,6 +120,7 @@ class Transcript(QScrollArea):
         widget = self._widget_of(message)
         if isinstance(widget, AnswerMessage):
             widget.finish()
+            self._order_tabs()
             event = QAccessibleAnnouncementEvent(self, strings.ANSWER_READY)
             QAccessible.updateAccessibility(event)
         self._allow()
@@ -140,10 +143,20 @@ class Transcript(QScrollArea):
             self._column.insertWidget(1 + number, widget)
         self._first = start
         self._earlier.setVisible(start > 0)
+        self._order_tabs()
         self._settling.start()
 
     def message_widgets(self) -> list[MessageWidget]:
         return list(self._widgets)
+
+    def _order_tabs(self) -> None:
+        """Widgets come into being in another order than they are read in."""
+        previous: QWidget = self._earlier
+        for widget in self._widgets:
+            for stop in tab_stops(widget):
+                self.setTabOrder(previous, stop)
+                previous = stop
+        self.setTabOrder(previous, self._to_end)
 
     def _widget_of(self, message: Message) -> MessageWidget | None:
         return next((w for w in reversed(self._widgets) if w.message is message), None)

@@ -20,7 +20,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from engine import protocol as p  # noqa: E402
+from engine import protocol as p
 
 MIB = 1 << 20
 CODE_ANSWER = """The sieve keeps a list of candidates and crosses out multiples:
@@ -47,8 +47,8 @@ It needs **O(n log log n)** steps. Two remarks:
 """
 ANSWERS = {
     "capital": "The capital of France is **Paris**.",
-    "slider": "The slider decides how much memory the experts may take. More memory means that more "
-    "experts stay close, so the answer comes faster. The answer itself is *the same at every "
+    "slider": "The slider decides how much memory the experts may take. More memory means that "
+    "more experts stay close, so the answer comes faster. The answer itself is *the same at every "
     "position*.",
     "code": CODE_ANSWER,
     "long": " ".join(f"word{n}" for n in range(4000)),
@@ -78,7 +78,7 @@ class Model:
         self.place()
 
     def place(self) -> None:
-        """Give the best experts the slots: two thirds hot, the others warm, some of the rest cold."""
+        """Give the best experts the slots, two thirds of them hot; some of the rest are cold."""
         order = sorted(
             ((self.score[i][j], i, j) for i in range(self.layers) for j in range(self.experts)),
             reverse=True,

@@ -28,6 +28,9 @@ def view(qtbot: QtBot, look: Look, model: ResidencyModel) -> ResidencyMap:
     qtbot.addWidget(result)
     result.resize(380, 460)
     result.show()
+    with qtbot.waitExposed(result):
+        pass
+    result.clearFocus()  # alone in its window it gets the focus, and with it a cursor
     return result
 
 
