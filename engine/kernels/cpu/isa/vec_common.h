@@ -14,7 +14,8 @@
 
 #include "../contract.h"
 
-#if defined(__clang__)
+#if defined(STOKER_UNROLL)  // the scalar file keeps its loops: it is compiled quickly, not run quickly
+#elif defined(__clang__)
 #define STOKER_UNROLL _Pragma("clang loop unroll(full)")
 #else
 #define STOKER_UNROLL _Pragma("GCC unroll 16")

@@ -6,6 +6,7 @@
 #pragma once
 
 #define STOKER_LANES 8
+#define STOKER_UNROLL
 #include "vec_common.h"
 
 namespace STOKER_ISA {
