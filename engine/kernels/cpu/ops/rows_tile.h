@@ -46,6 +46,13 @@ STOKER_INLINE int32_t pair_of(int lo, int hi) {
   return static_cast<int32_t>(static_cast<uint32_t>(lo & 0xffff) | static_cast<uint32_t>(hi) << 16);
 }
 
+// The binary16 values at the same place of W rows.
+STOKER_INLINE void unpack_halves(const uint8_t* const* rows, int64_t at, float* out) {
+  uint16_t h[W];
+  for (int r = 0; r < W; ++r) h[r] = load<uint16_t>(rows[r] + at);
+  store(out, load_halves(h));
+}
+
 // rows: the unit's first block in each of W rows; last_block: 7, or less at the end of short rows.
 template <class Fmt>
 STOKER_INLINE void unpack_tile(const uint8_t* const* rows, int64_t last_block, Tile<Fmt>& tile) {
@@ -53,24 +60,23 @@ STOKER_INLINE void unpack_tile(const uint8_t* const* rows, int64_t last_block, T
   unpack_part<Fmt, 1>(rows, last_block, tile);
   unpack_part<Fmt, 2>(rows, last_block, tile);
   unpack_part<Fmt, 3>(rows, last_block, tile);
-  for (int r = 0; r < W; ++r) {
-    if constexpr (Fmt::BLOCK == 256) {
+  if constexpr (Fmt::BLOCK == 256) {
+    for (int r = 0; r < W; ++r) {
       int16_t s[16];
       store_scales(s, Fmt::scales(rows[r]));
       for (int g = 0; g < 256 / Fmt::GROUP; ++g) tile.scales[g * W + r] = s[g * (Fmt::GROUP / 16)];
       if constexpr (Fmt::OFFSET != 0)
         for (int g = 0; g < 8; ++g)
           tile.offsets[g * W + r] = pair_of(Fmt::OFFSET * s[2 * g], Fmt::OFFSET * s[2 * g + 1]);
-      tile.d[r] = half_to_float(load<uint16_t>(rows[r] + Fmt::D_AT));
       if constexpr (Fmt::MINS) {
         store_scales(s, Fmt::mins(rows[r]));
         for (int g = 0; g < 4; ++g) tile.minima[g * W + r] = pair_of(s[4 * g], s[4 * g + 2]);
-        tile.dmin[r] = half_to_float(load<uint16_t>(rows[r] + Fmt::DMIN_AT));
       }
-    } else {
-      for (int64_t b = 0; b <= last_block; ++b)
-        tile.d[b * W + r] = half_to_float(load<uint16_t>(rows[r] + b * Fmt::BYTES + Fmt::D_AT));
     }
+    unpack_halves(rows, Fmt::D_AT, tile.d);
+    if constexpr (Fmt::MINS) unpack_halves(rows, Fmt::DMIN_AT, tile.dmin);
+  } else {
+    for (int64_t b = 0; b <= last_block; ++b) unpack_halves(rows, b * Fmt::BYTES + Fmt::D_AT, tile.d + b * W);
   }
 }
 
