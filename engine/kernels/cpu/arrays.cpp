@@ -7,10 +7,14 @@ namespace {
 
 const char* kind_name(Kind kind) {
   switch (kind) {
-    case Kind::f32: return "float32";
-    case Kind::f16: return "float16 or uint16";
-    case Kind::i32: return "int32";
-    case Kind::u64: return "uint64";
+    case Kind::f32:
+      return "float32";
+    case Kind::f16:
+      return "float16 or uint16";
+    case Kind::i32:
+      return "int32";
+    case Kind::u64:
+      return "uint64";
   }
   return "";
 }
@@ -21,10 +25,14 @@ bool matches(const Py_buffer& view, Kind kind) {
   if (*f == '@' || *f == '=' || *f == '<') ++f;
   if (f[0] == '\0' || f[1] != '\0') return false;
   switch (kind) {
-    case Kind::f32: return f[0] == 'f';
-    case Kind::f16: return view.itemsize == 2 && (f[0] == 'e' || f[0] == 'H');
-    case Kind::i32: return view.itemsize == 4 && (f[0] == 'i' || f[0] == 'l');
-    case Kind::u64: return view.itemsize == 8 && (f[0] == 'Q' || f[0] == 'L');
+    case Kind::f32:
+      return f[0] == 'f';
+    case Kind::f16:
+      return view.itemsize == 2 && (f[0] == 'e' || f[0] == 'H');
+    case Kind::i32:
+      return view.itemsize == 4 && (f[0] == 'i' || f[0] == 'l');
+    case Kind::u64:
+      return view.itemsize == 8 && (f[0] == 'Q' || f[0] == 'L');
   }
   return false;
 }

@@ -3,7 +3,8 @@
 // Every implementation (this library at every instruction set, engine/kernels/reference.py, and the
 // GPU kernels) computes exactly this, so results are equal bit for bit. All float operations are IEEE
 // binary32, rounded to nearest even, each rounded on its own: no fused multiply-add, no flushing of
-// subnormals, no reassociation. "NaN" below means some NaN; its sign and payload are not fixed.
+// subnormals (float_mode.h), no reassociation. "NaN" below means some NaN; its sign and payload are not
+// fixed.
 //
 // 1. Quantised activations. A row of float32 is cut into blocks as long as the weight format's blocks
 //    (32 or 256). amax = largest |x| of the block, taken on the bit patterns.
@@ -44,18 +45,18 @@
 namespace stoker {
 
 constexpr float LOG2E = 0x1.715476p+0f;
-constexpr float LN2_HI = 0x1.63p-1f;            // 355/512: n * LN2_HI is exact for |n| < 2^15
-constexpr float LN2_LO = -0x1.bd0106p-13f;      // ln 2 - LN2_HI
+constexpr float LN2_HI = 0x1.63p-1f;        // 355/512: n * LN2_HI is exact for |n| < 2^15
+constexpr float LN2_LO = -0x1.bd0106p-13f;  // ln 2 - LN2_HI
 constexpr float EXP_LOWEST = -87.0f;
 constexpr float EXP_HIGHEST = 88.0f;
 // (exp(r) - 1 - r) / r^2 on |r| <= ln(2) / 2, interpolated at the Chebyshev nodes; highest power first.
 constexpr float EXP_POLY[6] = {0x1.a12528p-13f, 0x1.6d4362p-10f, 0x1.1110e0p-7f,
                                0x1.5554e8p-5f,  0x1.555556p-3f,  0.5f};
-constexpr float ROUND_MAGIC = 12582912.0f;      // 1.5 * 2^23: (v + M) - M rounds half to even, |v| < 2^22
+constexpr float ROUND_MAGIC = 12582912.0f;  // 1.5 * 2^23: (v + M) - M rounds half to even, |v| < 2^22
 constexpr float TINY_AMAX = 0x1p-120f;
 constexpr float LEAST_WEIGHT_SUM = 0x1p-14f;
-constexpr int KEY_CHUNK = 64;                   // keys that attention walks at a time
-constexpr int FLOAT_LANES = 32;                 // partial sums of a float row
-constexpr int BLOCK_LANES = 8;                  // partial sums of a row of blocks
+constexpr int KEY_CHUNK = 64;    // keys that attention walks at a time
+constexpr int FLOAT_LANES = 32;  // partial sums of a float row
+constexpr int BLOCK_LANES = 8;   // partial sums of a row of blocks
 
 }  // namespace stoker

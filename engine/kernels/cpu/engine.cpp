@@ -11,10 +11,10 @@ namespace stoker {
 
 namespace {
 
-constexpr int64_t UNIT_BYTES = 48 << 10;    // weights of one unit in decoding: some microseconds of reading
-constexpr int64_t TOKEN_TILE = 64;          // tokens of one unit: their sums stay in the first-level cache
-constexpr int64_t ROW_STEP = 16;            // units start at multiples of the widest row tile
-constexpr int64_t SMALL_WORK = 16 << 10;    // values: less is not worth waking a thread
+constexpr int64_t UNIT_BYTES = 48 << 10;  // weights of one unit in decoding: some microseconds of reading
+constexpr int64_t TOKEN_TILE = 64;        // tokens of one unit: their sums stay in the first-level cache
+constexpr int64_t ROW_STEP = 16;          // units start at multiples of the widest row tile
+constexpr int64_t SMALL_WORK = 16 << 10;  // values: less is not worth waking a thread
 
 int64_t round_up(int64_t v, int64_t step) { return (v + step - 1) / step * step; }
 
@@ -78,7 +78,7 @@ void Engine::for_rows(int64_t n, int64_t work_per_row, const Body& body) {
 }
 
 void Engine::matmul(const std::vector<Product>& products, const float* x, int64_t n) {
-  std::lock_guard<std::mutex> lock(busy_);
+  const Call call(busy_);
   const auto count = static_cast<int64_t>(products.size());
   const int64_t tiles = (n + TOKEN_TILE - 1) / TOKEN_TILE;
   int64_t bytes = 0, rows = 0, units = 0;
@@ -110,13 +110,13 @@ void Engine::matmul(const std::vector<Product>& products, const float* x, int64_
 }
 
 void Engine::rms_norm(const float* x, const float* weight, float eps, int64_t n, int64_t cols, float* out) {
-  std::lock_guard<std::mutex> lock(busy_);
+  const Call call(busy_);
   for_rows(n, cols, [&](int64_t i, int) { ops_.rms_norm(x + i * cols, weight, eps, cols, out + i * cols); });
 }
 
 void Engine::head_norm_rope(float* x, int64_t n, int heads, int head_dim, const float* weight, float eps,
                             const float* cos, const float* sin, int64_t half, int64_t start) {
-  std::lock_guard<std::mutex> lock(busy_);
+  const Call call(busy_);
   for_rows(n, static_cast<int64_t>(heads) * head_dim, [&](int64_t i, int) {
     for (int h = 0; h < heads; ++h) {
       float* head = x + (i * heads + h) * head_dim;
@@ -128,14 +128,14 @@ void Engine::head_norm_rope(float* x, int64_t n, int heads, int head_dim, const 
 
 void Engine::store_kv(const float* k, const float* v, uint16_t* k_cache, uint16_t* v_cache, int64_t n,
                       int64_t cols, int64_t start) {
-  std::lock_guard<std::mutex> lock(busy_);
+  const Call call(busy_);
   for_rows(n, cols, [&](int64_t i, int) {
     ops_.store_kv(k + i * cols, v + i * cols, k_cache, v_cache, start + i, cols);
   });
 }
 
 void Engine::attention(const AttentionArgs& a) {
-  std::lock_guard<std::mutex> lock(busy_);
+  const Call call(busy_);
   const int group = a.heads / a.kv_heads;
   const int64_t row_parts = (a.n + ATTENTION_ROWS - 1) / ATTENTION_ROWS;
   int step = std::min(group, ATTENTION_HEADS);
@@ -149,13 +149,14 @@ void Engine::attention(const AttentionArgs& a) {
     // The last queries see the most keys: start with them.
     const int64_t row = (row_parts - 1 - unit / per_row) * ATTENTION_ROWS;
     ops_.attention({a.q, a.k_cache, a.v_cache, a.out, a.start, row, std::min(row + ATTENTION_ROWS, a.n),
-                    kv_head * group + first, kv_head * group + std::min(first + step, group), a.heads, kv_head,
-                    a.kv_heads, a.head_dim, a.scale, scratch(thread)});
+                    kv_head * group + first, kv_head * group + std::min(first + step, group), a.heads,
+                    kv_head, a.kv_heads, a.head_dim, a.scale, scratch(thread)});
   });
 }
 
-void Engine::route(const float* logits, int64_t n, int64_t count, int64_t used, int32_t* ids, float* weights) {
-  std::lock_guard<std::mutex> lock(busy_);
+void Engine::route(const float* logits, int64_t n, int64_t count, int64_t used, int32_t* ids,
+                   float* weights) {
+  const Call call(busy_);
   for_rows(n, count * used, [&](int64_t i, int thread) {
     ops_.route(logits + i * count, count, used, ids + i * used, weights + i * used,
                reinterpret_cast<float*>(scratch(thread)));
@@ -165,7 +166,7 @@ void Engine::route(const float* logits, int64_t n, int64_t count, int64_t used, 
 // Two jobs on all threads: gate and up with SwiGLU, then down. A unit is some rows of one expert for
 // all tokens that chose it, so an expert's bytes are read once per call.
 void Engine::experts(const ExpertsArgs& a) {
-  std::lock_guard<std::mutex> lock(busy_);
+  const Call call(busy_);
   // Sort the pairs by expert, in token order; pairs whose expert is not there now are left out.
   first_.assign(static_cast<size_t>(a.count) + 1, 0);
   const int64_t all = a.n * a.used;
@@ -237,22 +238,23 @@ void Engine::down(const ExpertsArgs& a, int64_t pairs) {
   });
 }
 
-void Engine::combine(const float* y, const float* weights, int64_t n, int64_t used, int64_t cols, float* out) {
-  std::lock_guard<std::mutex> lock(busy_);
+void Engine::combine(const float* y, const float* weights, int64_t n, int64_t used, int64_t cols,
+                     float* out) {
+  const Call call(busy_);
   for_rows(n, cols * used, [&](int64_t i, int) {
     ops_.combine(y + i * used * cols, weights + i * used, used, cols, out + i * cols);
   });
 }
 
 void Engine::add(float* a, const float* b, int64_t size) {
-  std::lock_guard<std::mutex> lock(busy_);
+  const Call call(busy_);
   constexpr int64_t step = SMALL_WORK;
   for_rows((size + step - 1) / step, step,
            [&](int64_t i, int) { ops_.add(a + i * step, b + i * step, std::min(step, size - i * step)); });
 }
 
 void Engine::embed(const MatrixRef& w, const int32_t* ids, int64_t n, float* out) {
-  std::lock_guard<std::mutex> lock(busy_);
+  const Call call(busy_);
   for_rows(n, w.cols, [&](int64_t i, int) {
     w.format->dequantise(w.data + ids[i] * w.row_bytes(), w.cols, out + i * w.cols);
   });

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <vector>
 
+#include "float_mode.h"
 #include "optable.h"
 #include "pool.h"
 
@@ -79,6 +80,13 @@ struct ExpertsArgs {
   float* y;
 };
 
+// The frame of every call: alone, and in the contract's floating-point mode.
+struct Call {
+  std::lock_guard<std::mutex> lock;
+  FloatMode mode;
+  explicit Call(std::mutex& busy) : lock(busy) {}
+};
+
 class Engine {
  public:
   Engine(const OpTable& ops, int threads);
@@ -117,7 +125,9 @@ class Engine {
   Buffer scratch_buffer_;
   uint8_t* scratch_ = nullptr;
   // The rows of x, quantised for the block length that the matrix needs: 1, 32 or 256.
-  ActRows& x_for(const MatrixRef& w) { return x_rows_[w.format->block == 256 ? 2 : w.format->block == 32 ? 1 : 0]; }
+  ActRows& x_for(const MatrixRef& w) {
+    return x_rows_[w.format->block == 256 ? 2 : w.format->block == 32 ? 1 : 0];
+  }
 
   ActRows x_rows_[3], hidden_rows_;
   Buffer gate_, up_, route_;

@@ -133,23 +133,24 @@ void store_kv(Engine& e, handle k_, handle v_, handle k_cache, handle v_cache, i
   const Caches caches(call, k_cache, v_cache, k.size(1), true);
   check_span(call, start, k.size(0), caches.k.size(0));
   nb::gil_scoped_release free;
-  e.store_kv(k.data<float>(), v.data<float>(), caches.k.data<uint16_t>(), caches.v.data<uint16_t>(), k.size(0),
-             k.size(1), start);
+  e.store_kv(k.data<float>(), v.data<float>(), caches.k.data<uint16_t>(), caches.v.data<uint16_t>(),
+             k.size(0), k.size(1), start);
 }
 
-void attention(Engine& e, handle q_, handle k_cache, handle v_cache, int64_t start, int kv_heads, int head_dim,
-               float scale, handle out_) {
+void attention(Engine& e, handle q_, handle k_cache, handle v_cache, int64_t start, int kv_heads,
+               int head_dim, float scale, handle out_) {
   const char* call = "attention";
   check_heads(call, kv_heads, head_dim);
   const int64_t kv_cols = static_cast<int64_t>(kv_heads) * head_dim;
   const Array q(call, "q", q_, Kind::f32, {ANY, ANY});
-  require(q.size(1) > 0 && q.size(1) % kv_cols == 0, call, "the columns of q must be a multiple of kv_heads * head_dim");
+  require(q.size(1) > 0 && q.size(1) % kv_cols == 0, call,
+          "the columns of q must be a multiple of kv_heads * head_dim");
   const Array out(call, "out", out_, Kind::f32, {q.size(0), q.size(1)}, true);
   const Caches caches(call, k_cache, v_cache, kv_cols, false);
   check_span(call, start, q.size(0), caches.k.size(0));
   nb::gil_scoped_release free;
-  e.attention({q.data<float>(), caches.k.data<uint16_t>(), caches.v.data<uint16_t>(), out.data<float>(), q.size(0),
-               start, static_cast<int>(q.size(1) / head_dim), kv_heads, head_dim, scale});
+  e.attention({q.data<float>(), caches.k.data<uint16_t>(), caches.v.data<uint16_t>(), out.data<float>(),
+               q.size(0), start, static_cast<int>(q.size(1) / head_dim), kv_heads, head_dim, scale});
 }
 
 void route(Engine& e, handle logits_, int64_t used, handle ids_, handle weights_) {
@@ -160,24 +161,33 @@ void route(Engine& e, handle logits_, int64_t used, handle ids_, handle weights_
   const Array ids("route", "ids", ids_, Kind::i32, {logits.size(0), used}, true);
   const Array weights("route", "weights", weights_, Kind::f32, {logits.size(0), used}, true);
   nb::gil_scoped_release free;
-  e.route(logits.data<float>(), logits.size(0), logits.size(1), used, ids.data<int32_t>(), weights.data<float>());
+  e.route(logits.data<float>(), logits.size(0), logits.size(1), used, ids.data<int32_t>(),
+          weights.data<float>());
 }
 
-void experts(Engine& e, handle x_, handle ids_, handle base_, const PyExpertMatrix& gate, const PyExpertMatrix& up,
-             const PyExpertMatrix& down, handle y_) {
+void experts(Engine& e, handle x_, handle ids_, handle base_, const PyExpertMatrix& gate,
+             const PyExpertMatrix& up, const PyExpertMatrix& down, handle y_) {
   const char* call = "experts";
-  const ExpertsArgs m = {nullptr, nullptr, nullptr, 0, 0, 0, expert_matrix(e.ops(), gate),
-                         expert_matrix(e.ops(), up), expert_matrix(e.ops(), down), nullptr};
-  require(gate.rows == up.rows && gate.cols == up.cols && down.cols == gate.rows && down.rows == gate.cols, call,
-          "gate, up and down do not fit together");
+  const ExpertsArgs m = {nullptr,
+                         nullptr,
+                         nullptr,
+                         0,
+                         0,
+                         0,
+                         expert_matrix(e.ops(), gate),
+                         expert_matrix(e.ops(), up),
+                         expert_matrix(e.ops(), down),
+                         nullptr};
+  require(gate.rows == up.rows && gate.cols == up.cols && down.cols == gate.rows && down.rows == gate.cols,
+          call, "gate, up and down do not fit together");
   const Array x(call, "x", x_, Kind::f32, {ANY, gate.cols});
   const Array ids(call, "ids", ids_, Kind::i32, {x.size(0), ANY});
   const Array base(call, "base", base_, Kind::u64, {ANY});
   const Array y(call, "y", y_, Kind::f32, {x.size(0), ids.size(1), gate.cols}, true);
   check_ids(call, ids, x.size(0) * ids.size(1), base.size(0));
   nb::gil_scoped_release free;
-  e.experts({x.data<float>(), ids.data<int32_t>(), base.data<uint64_t>(), x.size(0), ids.size(1), base.size(0),
-             m.gate, m.up, m.down, y.data<float>()});
+  e.experts({x.data<float>(), ids.data<int32_t>(), base.data<uint64_t>(), x.size(0), ids.size(1),
+             base.size(0), m.gate, m.up, m.down, y.data<float>()});
 }
 
 void combine(Engine& e, handle y_, handle weights_, handle out_) {
@@ -212,7 +222,8 @@ std::vector<std::string> available_isas() {
 }
 
 std::unique_ptr<Engine> make_engine(int threads, const std::string& isa) {
-  require(threads >= 1 && threads <= 1024, "Kernels", "threads must be 1..1024, is " + std::to_string(threads));
+  require(threads >= 1 && threads <= 1024, "Kernels",
+          "threads must be 1..1024, is " + std::to_string(threads));
   for (const OpTable* t : available_tables())
     if (isa == "auto" || isa == t->name) return std::make_unique<Engine>(*t, threads);
   throw BadArgument("Kernels: the instruction set '" + isa + "' is unknown or not on this processor");
@@ -233,8 +244,8 @@ NB_MODULE(_cpu, m) {
   });
   m.def("available_isas", &available_isas);
   nb::class_<PyExpertMatrix>(m, "ExpertMatrix")
-      .def(nb::init<int64_t, int, int64_t, int64_t>(), nb::arg("offset"), nb::arg("format_id"), nb::arg("rows"),
-           nb::arg("cols"));
+      .def(nb::init<int64_t, int, int64_t, int64_t>(), nb::arg("offset"), nb::arg("format_id"),
+           nb::arg("rows"), nb::arg("cols"));
   nb::class_<Engine>(m, "Engine")
       .def(nb::new_(&make_engine), nb::arg("threads"), nb::arg("isa"))
       .def_prop_ro("isa", [](const Engine& e) { return e.ops().name; })

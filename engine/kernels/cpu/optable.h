@@ -61,10 +61,10 @@ struct AttentionJob {
 };
 
 constexpr int64_t SCRATCH_BYTES = 1 << 20;
-constexpr int64_t MAX_COLS = 1 << 18;         // bounds every use of the scratch
+constexpr int64_t MAX_COLS = 1 << 18;  // bounds every use of the scratch
 constexpr int MAX_HEAD_DIM = 512;
-constexpr int ATTENTION_ROWS = 8;             // queries that share a pass over the keys
-constexpr int ATTENTION_HEADS = 16;           // heads of one job
+constexpr int ATTENTION_ROWS = 8;    // queries that share a pass over the keys
+constexpr int ATTENTION_HEADS = 16;  // heads of one job
 
 struct OpTable {
   const char* name;
@@ -76,7 +76,8 @@ struct OpTable {
   void (*store_kv)(const float* k, const float* v, uint16_t* k_cache, uint16_t* v_cache, int64_t position,
                    int64_t cols);
   void (*attention)(const AttentionJob&);
-  void (*route)(const float* logits, int64_t count, int64_t used, int32_t* ids, float* weights, float* scratch);
+  void (*route)(const float* logits, int64_t count, int64_t used, int32_t* ids, float* weights,
+                float* scratch);
   void (*swiglu)(float* gate, const float* up, int64_t n);  // gate = SiLU(gate) * up
   void (*combine)(const float* y, const float* weights, int64_t used, int64_t n, float* out);
   void (*add)(float* a, const float* b, int64_t n);

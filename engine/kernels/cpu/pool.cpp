@@ -4,6 +4,8 @@
 // the worker inside.
 #include "pool.h"
 
+#include "float_mode.h"
+
 #if defined(__x86_64__) || defined(_M_X64)
 #include <immintrin.h>
 #endif
@@ -12,7 +14,7 @@ namespace stoker {
 
 namespace {
 
-constexpr int SPINS = 4000;  // about 50-150 microseconds, then a worker sleeps
+constexpr int SPINS = 4000;  // about 50-200 microseconds, then a worker sleeps
 constexpr int CALLER_SPINS = 2000;
 
 inline void relax() {
@@ -40,7 +42,8 @@ Pool::~Pool() {
 }
 
 void Pool::take_units(int thread) {
-  for (int64_t unit; (unit = next_.fetch_add(1, std::memory_order_relaxed)) < units_;) call_(body_, unit, thread);
+  for (int64_t unit; (unit = next_.fetch_add(1, std::memory_order_relaxed)) < units_;)
+    call_(body_, unit, thread);
 }
 
 void Pool::run_erased(int64_t units, Call call, const void* body) {
@@ -55,7 +58,9 @@ void Pool::run_erased(int64_t units, Call call, const void* body) {
   next_.store(0, std::memory_order_relaxed);
   epoch_.fetch_add(1);  // open
   if (sleepers_.load() > 0) {
-    { std::lock_guard<std::mutex> lock(mutex_); }
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+    }
     wake_.notify_all();
   }
   take_units(0);
@@ -69,6 +74,7 @@ void Pool::run_erased(int64_t units, Call call, const void* body) {
 }
 
 void Pool::work(int thread) {
+  const FloatMode mode;
   uint64_t done = 0;
   while (!quit_.load(std::memory_order_relaxed)) {
     uint64_t epoch = epoch_.load(std::memory_order_acquire);

@@ -26,8 +26,9 @@ class Pool {
   // body(unit, thread) for every unit in 0..units-1; thread is 0 for the caller. One job at a time.
   template <class Body>
   void run(int64_t units, const Body& body) {
-    run_erased(units, [](const void* b, int64_t unit, int thread) { (*static_cast<const Body*>(b))(unit, thread); },
-               &body);
+    run_erased(
+        units, [](const void* b, int64_t unit, int thread) { (*static_cast<const Body*>(b))(unit, thread); },
+        &body);
   }
 
  private:

@@ -177,3 +177,22 @@ def test_interpreter_ends_quietly_with_live_kernels() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=True)
     assert done.stdout == done.stderr == b""
+
+
+def test_a_flushing_caller_changes_nothing(isa: str) -> None:
+    """Other libraries may switch a thread, and the threads it makes, to flushing subnormals."""
+    import torch
+
+    a = np.full((64, 4096), 2.0**-140, np.float32)
+    w = np.full((64, 4096), 2.0**-70, np.float32)
+    x = np.full((1, 4096), 2.0**-75, np.float32)
+    sums, product = a.copy(), zeros(1, 64)
+    assert torch.set_flush_denormal(True)
+    try:
+        made = Kernels(2, isa)
+        made.add(sums, a)
+        made.matmul(Matrix(w.ctypes.data, F32.id, 64, 4096), x, product)
+    finally:
+        torch.set_flush_denormal(False)
+    assert (sums == 2.0**-139).all()
+    assert (product == 2.0 ** (12 - 145)).all()

@@ -85,14 +85,15 @@ STOKER_INLINE __m256i spread(S16 scales) {
   const __m256i both = _mm256_permute4x64_epi64(scales, G / 8 == 0 ? 0x44 : 0xee);
   constexpr char a = 2 * (G % 8), b = a + 2;
   const __m256i index =
-      _mm256_setr_epi8(a, a + 1, a, a + 1, a, a + 1, a, a + 1, a, a + 1, a, a + 1, a, a + 1, a, a + 1, b, b + 1, b,
-                       b + 1, b, b + 1, b, b + 1, b, b + 1, b, b + 1, b, b + 1, b, b + 1);
+      _mm256_setr_epi8(a, a + 1, a, a + 1, a, a + 1, a, a + 1, a, a + 1, a, a + 1, a, a + 1, a, a + 1, b,
+                       b + 1, b, b + 1, b, b + 1, b, b + 1, b, b + 1, b, b + 1, b, b + 1, b, b + 1);
   return _mm256_shuffle_epi8(both, index);
 }
 
 template <int PART>
 STOKER_INLINE Acc dot_scaled(Acc acc, B64 codes, const int8_t* x, S16 scales) {
-  const __m256i lo = _mm256_maddubs_epi16(codes.lo, load256(x)), hi = _mm256_maddubs_epi16(codes.hi, load256(x + 32));
+  const __m256i lo = _mm256_maddubs_epi16(codes.lo, load256(x)),
+                hi = _mm256_maddubs_epi16(codes.hi, load256(x + 32));
   acc = _mm256_add_epi32(acc, _mm256_madd_epi16(lo, spread<4 * PART>(scales)));
   return _mm256_add_epi32(acc, _mm256_madd_epi16(hi, spread<4 * PART + 2>(scales)));
 }
@@ -103,7 +104,9 @@ STOKER_INLINE Acc minus_offset(Acc acc, S16 scales, const int16_t* sums16) {
       acc, _mm256_madd_epi16(_mm256_mullo_epi16(scales, _mm256_set1_epi16(OFFSET)), load256(sums16)));
 }
 
-STOKER_INLINE MinAcc min_sum(S16 mins, const int16_t* sums16) { return _mm256_madd_epi16(mins, load256(sums16)); }
+STOKER_INLINE MinAcc min_sum(S16 mins, const int16_t* sums16) {
+  return _mm256_madd_epi16(mins, load256(sums16));
+}
 
 template <bool WIDE>
 STOKER_INLINE __m256i dot4(__m256i acc, __m256i w, __m256i x) {
@@ -136,8 +139,10 @@ STOKER_INLINE void transpose8(const __m256i* r, int32_t* out) {
   __m256i t[8];
   STOKER_UNROLL
   for (int g = 0; g < 8; g += 4) {
-    const __m256i ab_lo = _mm256_unpacklo_epi32(r[g], r[g + 1]), ab_hi = _mm256_unpackhi_epi32(r[g], r[g + 1]);
-    const __m256i cd_lo = _mm256_unpacklo_epi32(r[g + 2], r[g + 3]), cd_hi = _mm256_unpackhi_epi32(r[g + 2], r[g + 3]);
+    const __m256i ab_lo = _mm256_unpacklo_epi32(r[g], r[g + 1]),
+                  ab_hi = _mm256_unpackhi_epi32(r[g], r[g + 1]);
+    const __m256i cd_lo = _mm256_unpacklo_epi32(r[g + 2], r[g + 3]),
+                  cd_hi = _mm256_unpackhi_epi32(r[g + 2], r[g + 3]);
     t[g] = _mm256_unpacklo_epi64(ab_lo, cd_lo);
     t[g + 1] = _mm256_unpackhi_epi64(ab_lo, cd_lo);
     t[g + 2] = _mm256_unpacklo_epi64(ab_hi, cd_hi);
@@ -162,7 +167,8 @@ STOKER_INLINE void transpose(const B64* rows, int32_t* out) {
 }
 
 // The sums of the lanes of 8 registers. hadd works in halves: [a a b b] + [c c d d] -> [a b c d].
-STOKER_INLINE I8 reduce8(__m256i a, __m256i b, __m256i c, __m256i d, __m256i e, __m256i f, __m256i g, __m256i h) {
+STOKER_INLINE I8 reduce8(__m256i a, __m256i b, __m256i c, __m256i d, __m256i e, __m256i f, __m256i g,
+                         __m256i h) {
   const __m256i abcd = _mm256_hadd_epi32(_mm256_hadd_epi32(a, b), _mm256_hadd_epi32(c, d));
   const __m256i efgh = _mm256_hadd_epi32(_mm256_hadd_epi32(e, f), _mm256_hadd_epi32(g, h));
   return bits<I8>(_mm256_add_epi32(_mm256_permute2x128_si256(abcd, efgh, 0x20),

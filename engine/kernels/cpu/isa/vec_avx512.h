@@ -35,7 +35,9 @@ STOKER_INLINE B64 pair32(const uint8_t* p, const uint8_t* q) {
   return _mm512_inserti64x4(_mm512_castsi256_si512(load256(p)), load256(q), 1);
 }
 
-STOKER_INLINE B64 masked(B64 x, uint8_t mask) { return _mm512_and_si512(x, _mm512_set1_epi8(static_cast<char>(mask))); }
+STOKER_INLINE B64 masked(B64 x, uint8_t mask) {
+  return _mm512_and_si512(x, _mm512_set1_epi8(static_cast<char>(mask)));
+}
 STOKER_INLINE B64 either(B64 x, B64 y) { return _mm512_or_si512(x, y); }
 
 STOKER_INLINE B64 nibble_pair(const uint8_t* p, const uint8_t* q) {
@@ -72,10 +74,11 @@ STOKER_INLINE Acc no_sum() { return _mm512_setzero_si512(); }
 template <int PART>
 STOKER_INLINE __m512i spread_index() {
   alignas(64) static constexpr int16_t words[32] = {
-      4 * PART + 0, 4 * PART + 0, 4 * PART + 0, 4 * PART + 0, 4 * PART + 0, 4 * PART + 0, 4 * PART + 0, 4 * PART + 0,
-      4 * PART + 1, 4 * PART + 1, 4 * PART + 1, 4 * PART + 1, 4 * PART + 1, 4 * PART + 1, 4 * PART + 1, 4 * PART + 1,
-      4 * PART + 2, 4 * PART + 2, 4 * PART + 2, 4 * PART + 2, 4 * PART + 2, 4 * PART + 2, 4 * PART + 2, 4 * PART + 2,
-      4 * PART + 3, 4 * PART + 3, 4 * PART + 3, 4 * PART + 3, 4 * PART + 3, 4 * PART + 3, 4 * PART + 3, 4 * PART + 3};
+      4 * PART + 0, 4 * PART + 0, 4 * PART + 0, 4 * PART + 0, 4 * PART + 0, 4 * PART + 0, 4 * PART + 0,
+      4 * PART + 0, 4 * PART + 1, 4 * PART + 1, 4 * PART + 1, 4 * PART + 1, 4 * PART + 1, 4 * PART + 1,
+      4 * PART + 1, 4 * PART + 1, 4 * PART + 2, 4 * PART + 2, 4 * PART + 2, 4 * PART + 2, 4 * PART + 2,
+      4 * PART + 2, 4 * PART + 2, 4 * PART + 2, 4 * PART + 3, 4 * PART + 3, 4 * PART + 3, 4 * PART + 3,
+      4 * PART + 3, 4 * PART + 3, 4 * PART + 3, 4 * PART + 3};
   return _mm512_load_si512(words);
 }
 
@@ -98,7 +101,9 @@ STOKER_INLINE Acc minus_offset(Acc acc, S16 scales, const int16_t* sums16) {
   return _mm512_sub_epi32(acc, _mm512_zextsi256_si512(s));
 }
 
-STOKER_INLINE MinAcc min_sum(S16 mins, const int16_t* sums16) { return _mm256_madd_epi16(mins, load256(sums16)); }
+STOKER_INLINE MinAcc min_sum(S16 mins, const int16_t* sums16) {
+  return _mm256_madd_epi16(mins, load256(sums16));
+}
 
 // 16 sums of four products of signed codes (WIDE) or of codes 0..127.
 template <bool WIDE>
@@ -147,7 +152,8 @@ STOKER_INLINE void transpose(const B64* rows, int32_t* out) {
   __m512i t[16];
   STOKER_UNROLL
   for (int g = 0; g < 16; g += 4) {
-    const __m512i ab_lo = _mm512_unpacklo_epi32(rows[g], rows[g + 1]), ab_hi = _mm512_unpackhi_epi32(rows[g], rows[g + 1]);
+    const __m512i ab_lo = _mm512_unpacklo_epi32(rows[g], rows[g + 1]),
+                  ab_hi = _mm512_unpackhi_epi32(rows[g], rows[g + 1]);
     const __m512i cd_lo = _mm512_unpacklo_epi32(rows[g + 2], rows[g + 3]),
                   cd_hi = _mm512_unpackhi_epi32(rows[g + 2], rows[g + 3]);
     t[g] = _mm512_unpacklo_epi64(ab_lo, cd_lo);  // quarter q: word 4q of the four rows
@@ -157,8 +163,10 @@ STOKER_INLINE void transpose(const B64* rows, int32_t* out) {
   }
   STOKER_UNROLL
   for (int i = 0; i < 4; ++i) {
-    const __m512i a = _mm512_shuffle_i32x4(t[i], t[4 + i], 0x44), b = _mm512_shuffle_i32x4(t[i], t[4 + i], 0xee);
-    const __m512i c = _mm512_shuffle_i32x4(t[8 + i], t[12 + i], 0x44), d = _mm512_shuffle_i32x4(t[8 + i], t[12 + i], 0xee);
+    const __m512i a = _mm512_shuffle_i32x4(t[i], t[4 + i], 0x44),
+                  b = _mm512_shuffle_i32x4(t[i], t[4 + i], 0xee);
+    const __m512i c = _mm512_shuffle_i32x4(t[8 + i], t[12 + i], 0x44),
+                  d = _mm512_shuffle_i32x4(t[8 + i], t[12 + i], 0xee);
     _mm512_storeu_si512(out + 16 * i, _mm512_shuffle_i32x4(a, c, 0x88));
     _mm512_storeu_si512(out + 16 * (4 + i), _mm512_shuffle_i32x4(a, c, 0xdd));
     _mm512_storeu_si512(out + 16 * (8 + i), _mm512_shuffle_i32x4(b, d, 0x88));
@@ -189,10 +197,13 @@ STOKER_INLINE __m256i halves2(__m256i a, __m256i b) {
   return _mm256_add_epi32(_mm256_permute2x128_si256(a, b, 0x20), _mm256_permute2x128_si256(a, b, 0x31));
 }
 
-STOKER_INLINE __m512i join(__m256i a, __m256i b) { return _mm512_inserti64x4(_mm512_castsi256_si512(a), b, 1); }
+STOKER_INLINE __m512i join(__m256i a, __m256i b) {
+  return _mm512_inserti64x4(_mm512_castsi256_si512(a), b, 1);
+}
 
 STOKER_INLINE I8 reduce_mins(const MinAcc* a) {
-  return finish8(join(halves2(a[0], a[1]), halves2(a[2], a[3])), join(halves2(a[4], a[5]), halves2(a[6], a[7])));
+  return finish8(join(halves2(a[0], a[1]), halves2(a[2], a[3])),
+                 join(halves2(a[4], a[5]), halves2(a[6], a[7])));
 }
 
 STOKER_INLINE I8 reduce_pairs(const PairAcc* a) {

@@ -138,7 +138,8 @@ STOKER_INLINE I tile_dot(I acc, I w, I x) {
   for (int i = 0; i < W; ++i)
     for (int k = 0; k < 32; k += 8) {
       const auto a = static_cast<uint8_t>(static_cast<uint32_t>(w[i]) >> k);
-      acc[i] += (WIDE ? static_cast<int8_t>(a) : static_cast<int>(a)) * static_cast<int8_t>(static_cast<uint32_t>(x[i]) >> k);
+      acc[i] += (WIDE ? static_cast<int8_t>(a) : static_cast<int>(a)) *
+                static_cast<int8_t>(static_cast<uint32_t>(x[i]) >> k);
     }
   return acc;
 }

@@ -63,8 +63,8 @@ STOKER_INLINE void chunk_softmax(float* s, int visible, float* m, float* l, floa
 }
 
 template <int HEADS>
-STOKER_INLINE void chunk_for_heads(const AttentionJob& job, const float* q, const uint16_t* k, const uint16_t* v,
-                                   int visible, float* m, float* l, float* o) {
+STOKER_INLINE void chunk_for_heads(const AttentionJob& job, const float* q, const uint16_t* k,
+                                   const uint16_t* v, int visible, float* m, float* l, float* o) {
   const int d = job.head_dim;
   alignas(64) float p[HEADS * KEY_CHUNK];
   chunk_scores<HEADS>(q, d, k, job.scale, p);

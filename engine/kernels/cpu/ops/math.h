@@ -63,8 +63,7 @@ STOKER_INLINE float sum32(const float* a, int64_t n) {
   int64_t j = 0;
   for (; j + FLOAT_LANES <= n; j += FLOAT_LANES)
     for (int k = 0; k < PER32; ++k) s[k] = s[k] + load<F>(a + j + k * W);
-  for (int k = 0; j < n; j += W, ++k)
-    s[k] = s[k] + load_some(a + j, n - j < W ? static_cast<int>(n - j) : W);
+  for (int k = 0; j < n; j += W, ++k) s[k] = s[k] + load_some(a + j, n - j < W ? static_cast<int>(n - j) : W);
   return tree32(s);
 }
 

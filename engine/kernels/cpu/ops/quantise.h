@@ -30,7 +30,8 @@ STOKER_INLINE void quantise_block(const float* x, int block, int8_t* codes, floa
 
 static void quantise(const float* x, int64_t cols, int block, const ActOut& out) {
   const int64_t blocks = cols / block;
-  for (int64_t b = 0; b < blocks; ++b) quantise_block(x + b * block, block, out.codes + b * block, out.scales + b);
+  for (int64_t b = 0; b < blocks; ++b)
+    quantise_block(x + b * block, block, out.codes + b * block, out.scales + b);
   for (int64_t g = 0; g < cols / 16; ++g) {
     typedef int16_t H16 __attribute__((vector_size(32)));
     typedef int8_t C16 __attribute__((vector_size(16)));

@@ -40,9 +40,11 @@ static void add(float* a, const float* b, int64_t n) {
 }
 
 // scratch: `count` floats.
-static void route(const float* logits, int64_t count, int64_t used, int32_t* ids, float* weights, float* scratch) {
+static void route(const float* logits, int64_t count, int64_t used, int32_t* ids, float* weights,
+                  float* scratch) {
   const F top = splat(max_of(logits, count));
-  for_vectors(count, [&](int64_t i, int k) { store_some(scratch + i, exp_of(load_some(logits + i, k) - top), k); });
+  for_vectors(count,
+              [&](int64_t i, int k) { store_some(scratch + i, exp_of(load_some(logits + i, k) - top), k); });
   const F sum = splat(sum32(scratch, count));
   for_vectors(count, [&](int64_t i, int k) { store_some(scratch + i, load_some(scratch + i, k) / sum, k); });
   float total = 0.0f;

@@ -11,8 +11,8 @@
 
 namespace STOKER_ISA {
 
-constexpr int TILE_FROM = 3;                 // tokens from which a tile pays
-constexpr int TOKENS = W == 16 ? 8 : 4;      // what the registers hold
+constexpr int TILE_FROM = 3;             // tokens from which a tile pays
+constexpr int TOKENS = W == 16 ? 8 : 4;  // what the registers hold
 
 template <class Fmt>
 struct alignas(64) Tile {
@@ -126,7 +126,8 @@ STOKER_INLINE void super_block(const Tile<Fmt>& tile, const Act* acts, int64_t b
 
 // Eight blocks of 32 (fewer at the end of a row): all partial sums of N tokens.
 template <class Fmt, int N>
-STOKER_INLINE void small_blocks(const Tile<Fmt>& tile, const Act* acts, int64_t unit, int64_t last_block, float* sums) {
+STOKER_INLINE void small_blocks(const Tile<Fmt>& tile, const Act* acts, int64_t unit, int64_t last_block,
+                                float* sums) {
   constexpr int offset = Fmt::WIDE ? WIDE_BIAS : Fmt::OFFSET;
   for (int64_t b = 0; b <= last_block; ++b) {
     I p[N] = {};
@@ -149,7 +150,8 @@ STOKER_INLINE void small_blocks(const Tile<Fmt>& tile, const Act* acts, int64_t 
 }
 
 template <class Fmt, int N>
-STOKER_INLINE void use_tile(const Tile<Fmt>& tile, const Act* acts, int64_t unit, int64_t last_block, float* sums) {
+STOKER_INLINE void use_tile(const Tile<Fmt>& tile, const Act* acts, int64_t unit, int64_t last_block,
+                            float* sums) {
   if constexpr (Fmt::BLOCK == 256)
     super_block<Fmt, N>(tile, acts, unit, sums);
   else

@@ -31,7 +31,7 @@ constexpr FormatOps block_format(const char* name) {
 
 // A new format is one header and one line here.
 static constexpr FormatOps FORMATS[] = {
-    float_format<F32>("F32"),  float_format<F16>("F16"),  float_format<BF16>("BF16"),
+    float_format<F32>("F32"),   float_format<F16>("F16"),   float_format<BF16>("BF16"),
     block_format<Q4_0>("Q4_0"), block_format<Q8_0>("Q8_0"), block_format<Q4_K>("Q4_K"),
     block_format<Q5_K>("Q5_K"), block_format<Q6_K>("Q6_K"),
 };
