@@ -1,18 +1,47 @@
-// Detection by the compiler's runtime, which also asks the operating system for the wide registers.
+// Detection by cpuid and xgetbv: what the processor has and the operating system saves. Not by the
+// compiler's __builtin_cpu_supports, whose runtime part is missing from some Clang toolchains.
 #include "isa.h"
 
+#if defined(STOKER_X86)
+#include <cpuid.h>
+#endif
+
 namespace stoker {
+
+#if defined(STOKER_X86)
+namespace {
+
+struct Features {
+  bool avx2 = false, avx512 = false, vnni = false;
+};
+
+bool has(unsigned reg, int bit) { return ((reg >> bit) & 1u) != 0; }
+
+Features detect() {
+  Features f;
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (__get_cpuid(1, &a, &b, &c, &d) == 0 || !has(c, 27)) return f;  // OSXSAVE: xgetbv may be used
+  const bool f16c = has(c, 28) && has(c, 29);                        // AVX, F16C
+  unsigned saved = 0, high = 0;
+  __asm__ __volatile__("xgetbv" : "=a"(saved), "=d"(high) : "c"(0));
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return f;
+  f.avx2 = f16c && has(b, 5) && (saved & 0x06) == 0x06;
+  f.avx512 = f.avx2 && has(b, 16) && has(b, 17) && has(b, 30) && has(b, 31) &&  // F, DQ, BW, VL
+             (saved & 0xe0) == 0xe0;
+  f.vnni = f.avx512 && has(c, 11);
+  return f;
+}
+
+}  // namespace
+#endif
 
 std::vector<const OpTable*> available_tables() {
   std::vector<const OpTable*> tables;
 #if defined(STOKER_X86)
-  __builtin_cpu_init();
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
-  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-  if (avx512 && __builtin_cpu_supports("avx512vnni")) tables.push_back(&avx512vnni_table);
-  if (avx512) tables.push_back(&avx512_table);
-  if (avx2) tables.push_back(&avx2_table);
+  const Features f = detect();
+  if (f.vnni) tables.push_back(&avx512vnni_table);
+  if (f.avx512) tables.push_back(&avx512_table);
+  if (f.avx2) tables.push_back(&avx2_table);
 #endif
   tables.push_back(&scalar_table);
   return tables;
