@@ -10,7 +10,7 @@ from PySide6.QtCore import QObject, QTimer
 from PySide6.QtWidgets import QApplication
 
 from app import strings
-from app.backend.engine import Engine
+from app.backend.engine import Engine, State
 from app.backend.process import engine_command
 from app.core.conversations import ConversationStore
 from app.core.paths import Paths, locate
@@ -64,6 +64,7 @@ class Program(QObject):
         engine.health.connect(window.status.show_health)
         engine.state_changed.connect(window.status.show_state)
         engine.state_changed.connect(self.notices.on_state)
+        engine.state_changed.connect(lambda state: self.memory.set_live(state is State.READY))
         engine.status.connect(window.status.show_status)
         engine.status.connect(window.panel.show_status)
         engine.status.connect(self.memory.show_status)

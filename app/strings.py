@@ -263,7 +263,7 @@ def back_to(name: str) -> str:
 
 
 def open_failed(name: str, reason: str) -> str:
-    return f"{name} cannot be opened. {reason}"
+    return f"“{name}” cannot be opened. {reason}"
 
 
 def tokens_per_s(rate: str) -> str:

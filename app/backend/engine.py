@@ -73,7 +73,7 @@ class Engine(QObject):
             "health": lambda d: self._on_health(protocol.from_json(protocol.Health, d)),
             "budget": lambda d: self.budget.emit(protocol.from_json(protocol.BudgetStatus, d)),
             "residency": lambda d: self.residency.emit(protocol.from_json(protocol.Residency, d)),
-            "status": lambda d: self.status.emit(protocol.from_json(protocol.Status, d)),
+            "status": lambda d: self._on_status(protocol.from_json(protocol.Status, d)),
             # As arrays at once: thousands of rows a second would be slow as checked tuples.
             "delta": lambda d: self.delta.emit(Delta(_rows(d["moved"], 3), _rows(d["used"], 2))),
         }
@@ -192,6 +192,11 @@ class Engine(QObject):
             # Not ours: a newer or broken engine. The log tells, the window goes on.
             self.last_log.append(f"event {name}: {error}")
             self.logged.emit(f"event {name}: {error}")
+
+    def _on_status(self, status: protocol.Status) -> None:
+        # Before and after a model is there, the phase says what the engine does.
+        if self.state is State.READY:
+            self.status.emit(status)
 
     def _on_health(self, health: protocol.Health) -> None:
         self.health.emit(health)

@@ -9,10 +9,11 @@ import html
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from markdown_it import MarkdownIt
-from markdown_it.token import Token
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,8 @@ class Block:
 
 @cache
 def _parser() -> MarkdownIt:
+    from markdown_it import MarkdownIt  # with the first answer: the window paints before it
+
     # Models break lines where they mean it, so a line break stays one.
     parser = MarkdownIt("commonmark", {"html": False, "breaks": True})
     parser.enable(["table", "strikethrough"])

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 MAX_LINES = 16
 COMFORT = 18  # cells of this many pixels are big enough: do not fold a layer any further
 MAX_CELL = 44
+MAX_ROW = 56
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +101,8 @@ def fit(layers: int, experts: int, left: int, top: int, width: int, height: int)
 
 
 def _row_pitch(layers: int, lines: int, height: int, x: int) -> int:
-    """The tallest row that fits, at most a bit taller than the cells are wide."""
-    tallest = min(MAX_CELL, max(x * 3 // 2, 8))
+    """The tallest row that fits, at most twice as high as the cells are wide."""
+    tallest = min(MAX_ROW, max(x * 2, 8))
     for pitch in range(tallest, 1, -1):
         if layers * (lines * pitch + _band_gap(lines, pitch)) <= height:
             return pitch

@@ -164,6 +164,12 @@ class MemoryPanel(QFrame):
     def show_status(self, status: Status) -> None:
         self._available = status.available_bytes
 
+    def set_live(self, live: bool) -> None:
+        """Whether an engine is there to ask."""
+        if not live:
+            self._sender.reset()
+        self.slider.setEnabled(live and self._budget is not None)
+
     def clear(self) -> None:
         """No model, no plan."""
         self._budget = None

@@ -183,6 +183,7 @@ def test_kill_keeps_the_chat_and_restart_goes_on(qtbot: QtBot, program: Program)
     qtbot.waitUntil(lambda: "word3" in program.chat.shown.messages[1].text)
     os.kill(program.engine.pid, signal.SIGKILL)
     qtbot.waitUntil(lambda: "engine" in program.window.banners.notices())
+    assert not program.memory.slider.isEnabled()
     banner = program.window.banners.notices()["engine"]
     assert "signal 9" in banner.text
     assert "kept" in banner.text
@@ -204,7 +205,7 @@ def test_a_file_that_the_engine_refuses_and_the_way_back(
     program.window.open_asked.emit(str(bad))
     qtbot.waitUntil(lambda: program.engine.state is State.FAILED, timeout=15_000)
     banner = program.window.banners.notices()["engine"]
-    assert banner.text.startswith("bad model ü cannot be opened. The architecture 'llama'")
+    assert banner.text.startswith("“bad model ü” cannot be opened. The architecture 'llama'")
     way_back = button(program, "engine", 0)
     assert way_back.text() == "Back to Demo model"
     way_back.click()
