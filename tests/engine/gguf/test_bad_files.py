@@ -11,57 +11,43 @@ from pathlib import Path
 
 import pytest
 
-from engine.errors import ModelFileError, ModelPlanError, StokerError, UnsupportedModelError
+from engine.errors import ModelFileError, ModelPlanError, UnsupportedModelError
 from engine.gguf.reader import open_gguf
 from tests.builders.raw_gguf import (
     ARRAY,
     BOOL,
     F32,
     STRING,
-    U8,
-    U16,
     U32,
     U64,
     RawGGUF,
     RawKey,
     RawTensor,
     array,
-    f32_tensor,
     key,
     string,
 )
+from tests.builders.refusal import refuse_open
 from tests.builders.small_plan import small_model
 
 HUGE = 1 << 60
-
-
-def refuse(path: Path, kind: type[StokerError], *parts: str) -> None:
-    """Opening `path` raises exactly `kind`, in one line that holds all `parts`."""
-    with pytest.raises(StokerError) as caught:
-        open_gguf(path)
-    text = str(caught.value)
-    assert type(caught.value) is kind, text
-    assert "\n" not in text
-    assert len(text) < 500
-    for part in parts:
-        assert part in text, text
 
 
 # ---- not a GGUF at all
 
 
 def test_missing_file(tmp_path: Path) -> None:
-    refuse(tmp_path / "absent.gguf", ModelFileError, "absent.gguf", "no such file")
+    refuse_open(tmp_path / "absent.gguf", ModelFileError, "absent.gguf", "no such file")
 
 
 def test_folder(tmp_path: Path) -> None:
-    refuse(tmp_path, ModelFileError, "folder", str(tmp_path))
+    refuse_open(tmp_path, ModelFileError, "folder", str(tmp_path))
 
 
 def test_empty_file(tmp_path: Path) -> None:
     path = tmp_path / "empty.gguf"
     path.touch()
-    refuse(path, ModelFileError, "empty.gguf", "0 bytes")
+    refuse_open(path, ModelFileError, "empty.gguf", "0 bytes")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="chmod does not take away reading on Windows")
@@ -70,22 +56,22 @@ def test_no_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path.chmod(0)
     if os.access(path, os.R_OK):  # root reads everything: let the system call refuse instead
 
-        def refuse_open(*_: object, **__: object) -> None:
+        def deny(*_: object, **__: object) -> None:
             raise PermissionError(13, "Permission denied", str(path))
 
-        monkeypatch.setattr(Path, "open", refuse_open)
-    refuse(path, ModelFileError, "locked.gguf", "no permission")
+        monkeypatch.setattr(Path, "open", deny)
+    refuse_open(path, ModelFileError, "locked.gguf", "no permission")
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="named pipes are POSIX")
 def test_named_pipe_does_not_block(tmp_path: Path) -> None:
     path = tmp_path / "pipe.gguf"
     os.mkfifo(path)
-    refuse(path, ModelFileError, "pipe.gguf", "not a regular file")
+    refuse_open(path, ModelFileError, "pipe.gguf", "not a regular file")
 
 
 def test_path_with_nul() -> None:
-    refuse(Path("a\0b.gguf"), ModelFileError, "cannot be opened")
+    refuse_open(Path("a\0b.gguf"), ModelFileError, "cannot be opened")
 
 
 def _safetensors() -> bytes:
@@ -117,19 +103,19 @@ def _zip(path: Path) -> bytes:
 def test_wrong_magic_says_what_it_looks_like(tmp_path: Path, content: bytes, looks: str) -> None:
     path = tmp_path / "foreign.gguf"
     path.write_bytes(content)
-    refuse(path, ModelFileError, "foreign.gguf", "expected b'GGUF'", looks)
+    refuse_open(path, ModelFileError, "foreign.gguf", "expected b'GGUF'", looks)
 
 
 def test_zip_archive(tmp_path: Path) -> None:
     path = tmp_path / "model.gguf"
     _zip(path)
-    refuse(path, ModelFileError, "model.gguf", "zip archive")
+    refuse_open(path, ModelFileError, "model.gguf", "zip archive")
 
 
 def test_magic_only(tmp_path: Path) -> None:
     path = tmp_path / "short.gguf"
     path.write_bytes(b"GGUF\x03\0\0\0")
-    refuse(path, ModelFileError, "short.gguf", "8 bytes")
+    refuse_open(path, ModelFileError, "short.gguf", "8 bytes")
 
 
 # ---- the header
@@ -138,21 +124,21 @@ def test_magic_only(tmp_path: Path) -> None:
 @pytest.mark.parametrize("version", [0, 1, 4, 1000])
 def test_version(tmp_path: Path, version: int) -> None:
     path = RawGGUF(version=version).write(tmp_path / "m.gguf")
-    refuse(path, UnsupportedModelError, f"version {version}", "2 or 3")
+    refuse_open(path, UnsupportedModelError, f"version {version}", "2 or 3")
 
 
 def test_big_endian(tmp_path: Path) -> None:
     path = tmp_path / "m.gguf"
     path.write_bytes(b"GGUF" + struct.pack(">IQQ", 3, 0, 0))
-    refuse(path, UnsupportedModelError, "big-endian")
+    refuse_open(path, UnsupportedModelError, "big-endian")
 
 
 @pytest.mark.parametrize("count", [10, 10**9, HUGE, (1 << 64) - 1])
 def test_absurd_counts(tmp_path: Path, count: int) -> None:
     path = RawGGUF(key_count=count).write(tmp_path / "m.gguf")
-    refuse(path, ModelFileError, f"{count} metadata keys")
+    refuse_open(path, ModelFileError, f"{count} metadata keys")
     path = RawGGUF(tensor_count=count).write(tmp_path / "m.gguf")
-    refuse(path, ModelFileError, f"{count} tensors")
+    refuse_open(path, ModelFileError, f"{count} tensors")
 
 
 # ---- metadata
@@ -189,13 +175,13 @@ def _keys(*keys: RawKey) -> RawGGUF:
     ],
 )
 def test_bad_metadata(tmp_path: Path, raw: RawKey, parts: list[str]) -> None:
-    refuse(_keys(raw).write(tmp_path / "m.gguf"), ModelFileError, "m.gguf", *parts)
+    refuse_open(_keys(raw).write(tmp_path / "m.gguf"), ModelFileError, "m.gguf", *parts)
 
 
 def test_array_of_arrays(tmp_path: Path) -> None:
     raw = RawKey("k.x", ARRAY, struct.pack("<IQ", ARRAY, 1) + struct.pack("<IQI", U32, 1, 5))
     path = _keys(raw).write(tmp_path / "m.gguf")
-    refuse(path, UnsupportedModelError, "'k.x'", "array of arrays")
+    refuse_open(path, UnsupportedModelError, "'k.x'", "array of arrays")
 
 
 @pytest.mark.parametrize(
@@ -210,7 +196,7 @@ def test_array_of_arrays(tmp_path: Path) -> None:
 )
 def test_alignment(tmp_path: Path, raw: RawKey) -> None:
     path = _keys(raw).write(tmp_path / "m.gguf")
-    refuse(path, ModelFileError, "'general.alignment'", "power of two")
+    refuse_open(path, ModelFileError, "'general.alignment'", "power of two")
 
 
 def test_text_that_is_not_utf8_is_refused_when_used(tmp_path: Path) -> None:
@@ -289,7 +275,7 @@ def _f32(**changes: object) -> RawTensor:
 )
 def test_bad_tensor(tmp_path: Path, tensor: RawTensor, parts: list[str]) -> None:
     path = _tensors(tensor).write(tmp_path / "m.gguf")
-    refuse(path, ModelFileError, "m.gguf", *parts)
+    refuse_open(path, ModelFileError, "m.gguf", *parts)
 
 
 @pytest.mark.parametrize(
@@ -309,19 +295,19 @@ def test_bad_tensor(tmp_path: Path, tensor: RawTensor, parts: list[str]) -> None
 )
 def test_unknown_type_names_tensor_and_number(tmp_path: Path, type_id: int, hint: str) -> None:
     path = _tensors(_f32(type_id=type_id)).write(tmp_path / "m.gguf")
-    refuse(path, UnsupportedModelError, "'w'", f"type {type_id}", hint)
+    refuse_open(path, UnsupportedModelError, "'w'", f"type {type_id}", hint)
 
 
 def test_duplicate_tensor(tmp_path: Path) -> None:
     path = _tensors(_f32(), _f32()).write(tmp_path / "m.gguf")
-    refuse(path, ModelFileError, "'w'", "twice")
+    refuse_open(path, ModelFileError, "'w'", "twice")
 
 
 def test_overlapping_tensors(tmp_path: Path) -> None:
     path = _tensors(
         RawTensor("a", (16,), 0, bytes(64)), RawTensor("b", (8,), 0, bytes(32), offset=32)
     ).write(tmp_path / "m.gguf")
-    refuse(path, ModelFileError, "'a'", "'b'", "32 bytes")
+    refuse_open(path, ModelFileError, "'a'", "'b'", "32 bytes")
 
 
 def test_truncated_download_says_how_much_is_missing(tmp_path: Path) -> None:
@@ -329,7 +315,7 @@ def test_truncated_download_says_how_much_is_missing(tmp_path: Path) -> None:
     size = path.stat().st_size
     with path.open("r+b") as file:
         file.truncate(size - 1000)
-    refuse(path, ModelFileError, "m.gguf", "lacks 1000", "download")
+    refuse_open(path, ModelFileError, "m.gguf", "lacks 1000", "download")
 
 
 def test_every_truncation_is_an_error(tmp_path: Path) -> None:
@@ -340,83 +326,3 @@ def test_every_truncation_is_an_error(tmp_path: Path) -> None:
         path.write_bytes(whole[:size])
         with pytest.raises(ModelFileError):
             open_gguf(path)
-
-
-# ---- split sets
-
-
-def _shard(number: int, count: int, tensors: list[RawTensor], total: int) -> RawGGUF:
-    keys = [
-        key("split.no", U16, number),
-        key("split.count", U16, count),
-        RawKey("split.tensors.count", 5, struct.pack("<i", total)),
-    ]
-    if number == 0:
-        keys.insert(0, key("general.architecture", STRING, "qwen3moe"))
-    return RawGGUF(keys, tensors)
-
-
-def _write_set(folder: Path, shards: list[RawGGUF]) -> list[Path]:
-    count = len(shards)
-    return [
-        shard.write(folder / f"m-{i:05d}-of-{count:05d}.gguf")
-        for i, shard in enumerate(shards, start=1)
-    ]
-
-
-def _good_set(folder: Path) -> list[Path]:
-    a, b = f32_tensor("a", (8,)), f32_tensor("b", (8,))
-    return _write_set(folder, [_shard(0, 3, [], 2), _shard(1, 3, [a], 2), _shard(2, 3, [b], 2)])
-
-
-def test_missing_shard(tmp_path: Path) -> None:
-    paths = _good_set(tmp_path)
-    paths[1].unlink()
-    refuse(paths[2], ModelFileError, paths[1].name, "shard 2 of 3 is missing")
-
-
-def test_renamed_shard(tmp_path: Path) -> None:
-    renamed = _good_set(tmp_path)[0].rename(tmp_path / "model.gguf")
-    refuse(renamed, ModelFileError, "model.gguf", "3 shards", "name")
-
-
-def test_shard_number_zero(tmp_path: Path) -> None:
-    renamed = _good_set(tmp_path)[0].rename(tmp_path / "m-00000-of-00003.gguf")
-    refuse(renamed, ModelFileError, "name")
-
-
-def test_shard_out_of_place(tmp_path: Path) -> None:
-    paths = _good_set(tmp_path)
-    paths[1].write_bytes(paths[2].read_bytes())
-    refuse(paths[0], ModelFileError, paths[1].name, "split.no", "2 and 3", "1 and 3")
-
-
-def test_foreign_file_among_the_shards(tmp_path: Path) -> None:
-    paths = _good_set(tmp_path)
-    small_model().write(paths[1])
-    refuse(paths[0], ModelFileError, paths[1].name, "do not belong together")
-
-
-def test_truncated_shard_is_named(tmp_path: Path) -> None:
-    paths = _good_set(tmp_path)
-    paths[2].write_bytes(paths[2].read_bytes()[:-5])
-    refuse(paths[0], ModelFileError, paths[2].name, "lacks 5")
-
-
-def test_wrong_total(tmp_path: Path) -> None:
-    a, b = f32_tensor("a", (8,)), f32_tensor("b", (8,))
-    paths = _write_set(tmp_path, [_shard(0, 2, [a], 7), _shard(1, 2, [b], 7)])
-    refuse(paths[0], ModelFileError, "2 tensors", "7", "split.tensors.count")
-
-
-def test_name_in_two_shards(tmp_path: Path) -> None:
-    a = f32_tensor("a", (8,))
-    paths = _write_set(tmp_path, [_shard(0, 2, [a], 2), _shard(1, 2, [a], 2)])
-    refuse(paths[1], ModelFileError, "'a'", paths[0].name, paths[1].name)
-
-
-@pytest.mark.parametrize("kind", [STRING, U8])
-def test_split_count_of_another_type(tmp_path: Path, kind: int) -> None:
-    value = "3" if kind == STRING else 3
-    path = _keys(key("split.count", kind, value)).write(tmp_path / "m.gguf")
-    refuse(path, ModelFileError, "split.count" if kind == STRING else "3 shards")
