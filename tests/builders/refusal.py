@@ -1,4 +1,4 @@
-"""One way to check a refusal: the exact kind of error, one short line, the parts that it must name."""
+"""One way to check a refusal: the exact kind of error, in one short line that names all `parts`."""
 
 from __future__ import annotations
 
