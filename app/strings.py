@@ -316,6 +316,8 @@ SHORTCUTS = (
     ("Ctrl+E", "show or hide the experts"),
     ("Ctrl+M", "enlarge the map"),
     ("Ctrl+,", "settings"),
+    ("F2", "rename the marked conversation"),
+    ("Delete", "delete the marked conversation"),
     ("F1", "this list"),
 )
 

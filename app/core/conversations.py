@@ -39,6 +39,7 @@ MIGRATIONS: tuple[str, ...] = (
 DONE, STREAMING, STOPPED, INTERRUPTED, FAILED = (
     "done", "streaming", "stopped", "interrupted", "failed",
 )
+CHECKED_BYTES = 64 << 20
 USER, ASSISTANT = "user", "assistant"
 
 
@@ -141,7 +142,7 @@ class ConversationStore:
         db = self._connect(name)
         try:
             db.execute("PRAGMA foreign_keys = ON")
-            if db.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
+            if _small(name) and db.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
                 raise sqlite3.DatabaseError("quick_check failed")
             db.execute("PRAGMA journal_mode = WAL")
             db.execute("PRAGMA synchronous = NORMAL")
@@ -231,6 +232,12 @@ class ConversationStore:
     def delete(self, key: str) -> None:
         with _Writing(self._db) as db:
             db.execute("DELETE FROM conversations WHERE id = ?", (key,))
+
+
+def _small(name: str) -> bool:
+    """Whether reading the whole file at the start costs no noticeable time."""
+    path = Path(name)
+    return path.is_file() and path.stat().st_size < CHECKED_BYTES
 
 
 class _NewerFileError(Exception):

@@ -81,6 +81,8 @@ class Opener(QObject):
         self.engine.open(arguments)
 
     def _on_state(self, state: State) -> None:
+        if state is State.FAILED:
+            self._budget = 0  # it may be the reason, and would be it again
         if state is not State.READY:
             return
         self.previous = self.current

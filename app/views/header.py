@@ -38,10 +38,11 @@ class Header(QFrame):
         self.model_button = QPushButton(strings.DEMO_MODEL)
         self.model_button.setObjectName("model")
         self.model_button.setIconSize(QSize(16, 16))
-        self.model_button.setLayoutDirection(Qt.LayoutDirection.RightToLeft)
+        self.model_button.setLayoutDirection(Qt.LayoutDirection.RightToLeft)  # arrow at the end
         self.model_button.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self._menu = QMenu(self.model_button)
         self._menu.setToolTipsVisible(True)
+        self._menu.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # not as its button
         self._menu.aboutToShow.connect(self._fill)
         self.model_button.setMenu(self._menu)
         self._detail = label("", "small")

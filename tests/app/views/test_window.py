@@ -260,6 +260,19 @@ def test_open_by_dialog_drop_and_menu(
     qtbot.waitUntil(lambda: program.engine.state is State.READY, timeout=15_000)
 
 
+def test_a_budget_that_may_be_the_reason_of_a_failure_is_forgotten(
+    qtbot: QtBot, program: Program, tmp_path: Path
+) -> None:
+    program.memory.slider.setValue(100)
+    qtbot.waitUntil(lambda: not program.budget_sender.busy, timeout=10_000)
+    assert program.opener._budget
+    bad = tmp_path / "bad.gguf"
+    bad.write_bytes(b"no")
+    program.opener.open(str(bad))
+    qtbot.waitUntil(lambda: program.engine.state is State.FAILED, timeout=15_000)
+    assert program.opener._budget == 0
+
+
 def test_loading_is_shown_with_bytes(qtbot: QtBot, make_program: Make) -> None:
     program = make_program("--load", "1.5", wait=False)
     status = program.window.status
