@@ -159,6 +159,7 @@ def prose_css(c: Colors, size: int) -> str:
     th, td {{ border-bottom-width: 1px; border-bottom-style: solid;
               border-bottom-color: {c.border}; padding: 5px 12px; }}
     th {{ font-weight: 600; }}
+    hr {{ background-color: {c.border}; }}
     blockquote {{ color: {c.muted}; margin: 0 0 0 16px; }}
     """
 
@@ -234,6 +235,8 @@ def _buttons(c: Colors, small: int) -> str:
     #sendbutton {{ background: {c.accent}; border-radius: 10px; padding: 6px; }}
     #sendbutton:focus {{ border: 1px solid {c.text}; }}
     #sendbutton:disabled {{ background: {c.track}; }}
+    #toend {{ background: {c.surface}; border: 1px solid {c.border}; border-radius: 14px; }}
+    #toend:hover {{ background: {c.hover}; }}
     #quiet {{ color: {c.muted}; font-size: {small}px; }}
     """
 

@@ -6,6 +6,7 @@ Raw HTML is escaped and images become links: nothing in an answer is ever fetche
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -14,6 +15,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
+
+
+# No entity of HTML may be torn apart, so words end at & as well.
+_LONG_WORD = re.compile(r"[^\s<>&\u200b]{48,}")
+_PIECES = re.compile(r".{1,24}")
+_TAG = re.compile(r"(<[^>]*>)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +48,16 @@ def _image_as_link(self: Any, tokens: Sequence[Token], index: int, options: Any,
     token = tokens[index]
     text = token.content or str(token.attrs.get("src", ""))
     return f'<a href="{html.escape(str(token.attrs.get("src", "")))}">{html.escape(text)}</a>'
+
+
+def breakable(text: str) -> str:
+    """The text with places to break lines in very long words, which a label would cut off."""
+    return _LONG_WORD.sub(lambda word: "\u200b".join(_PIECES.findall(word[0])), text)
+
+
+def _breakable_html(content: str) -> str:
+    parts = _TAG.split(content)
+    return "".join(part if part.startswith("<") else breakable(part) for part in parts)
 
 
 def _groups(tokens: list[Token]) -> list[list[Token]]:
@@ -79,5 +96,5 @@ def split(text: str) -> list[Block]:
             blocks.append(Block(True, head.content.rstrip("\n"), words[0] if words else "", end))
         else:
             content = parser.renderer.render(group, parser.options, {})
-            blocks.append(Block(False, content, "", end))
+            blocks.append(Block(False, _breakable_html(content), "", end))
     return blocks

@@ -60,6 +60,7 @@ class Prose(QLabel):
         css = theme.prose_css(self._look.colors, self._look.size)
         # Qt drops a cell's sheet rules when the cell has a style of its own.
         html = re.sub(r'style="text-align:(\w+)"', r'align="\1"', self._html)
+        html = html.replace("<th>", '<th align="left">')
         self.setText(f"<style>{css}</style>{html}")
 
 

@@ -19,6 +19,7 @@ from app import strings
 from app.core import conversations as stored
 from app.core import units
 from app.core.conversations import Message
+from app.core.markdown import breakable
 from app.views.answer_body import AnswerBody
 from app.views.controls import IconButton, QuietButton, label
 from app.views.look import Look
@@ -57,7 +58,7 @@ class UserMessage(QWidget):
         self._editor: MessageEditor | None = None
         self._bubble = QFrame()
         self._bubble.setObjectName("bubble")
-        self._text = QLabel(message.text)
+        self._text = QLabel(breakable(message.text))
         self._text.setTextFormat(Qt.TextFormat.PlainText)
         self._text.setWordWrap(True)
         self._text.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)

@@ -83,6 +83,15 @@ def test_open_fence_takes_everything() -> None:
     assert [(b.code, b.language) for b in blocks] == [(True, "rust")]
 
 
+def test_long_words_can_break_but_addresses_stay_whole() -> None:
+    address = "https://example.org/" + "a" * 100
+    content = markdown.split(f"[x]({address}) {'b' * 100} &amp; <{address}>")[0].content
+    assert content.count(f'href="{address}"') == 2
+    assert "b" * 24 + "\u200b" + "b" * 24 in content
+    assert markdown.breakable("short words stay") == "short words stay"
+    assert markdown.breakable("x" * 100).replace("\u200b", "") == "x" * 100
+
+
 def test_empty() -> None:
     assert markdown.split("") == []
     assert markdown.split("\n \n") == []
