@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import importlib.util
 import json
 import os
 import re
@@ -220,27 +221,31 @@ NO_HEADERS = (
     "Python's header files are missing. Install them (Debian, Ubuntu: apt-get install python3-dev) "
     "and run this again"
 )
-NO_VENV = (
-    "This Python has no venv module. Install it (Debian, Ubuntu: apt-get install python3-venv) "
-    "and run this again"
-)
+
+
+def lacks_module(name: str) -> bool:
+    return importlib.util.find_spec(name) is None
 
 
 def check_machine(at: Checkout, steps: list[str]) -> None:
-    """Refuse before anything is fetched. Raises SetupError."""
-    if "venv" in steps:
-        try:
-            import ensurepip  # noqa: F401  # Debian splits it off, venv fails without it
-            import venv  # noqa: F401
-        except ImportError:
-            raise SetupError(NO_VENV) from None
+    """Refuse before anything is fetched, and name all that is missing. Raises SetupError."""
+    missing = {}  # what, and Debian's package of it
+    if "venv" in steps and any(map(lacks_module, ("venv", "ensurepip"))):
+        missing["Python's venv module"] = "python3-venv"
     if "kernels" in steps:
         compilers = (os.environ.get("CXX", "").split() or ["c++"])[:1] + ["g++", "clang++", "cl"]
         studio = Path(os.environ.get("PROGRAMFILES(X86)", "/"), "Microsoft Visual Studio")
-        if not any(shutil.which(name) for name in compilers) and not studio.is_dir():
-            raise SetupError(NO_COMPILER)
+        if not any(map(shutil.which, compilers)) and not studio.is_dir():
+            if os.name == "nt":
+                raise SetupError(NO_COMPILER)
+            missing["a C++ compiler"] = "g++"
         if not Path(sysconfig.get_path("include"), "Python.h").is_file():
-            raise SetupError(NO_HEADERS)
+            missing["Python's header files"] = "python3-dev"
+    if missing:
+        raise SetupError(
+            f"This system lacks {' and '.join(missing)}. Install that (Debian, Ubuntu: apt-get "
+            f"install {' '.join(missing.values())}) and run this again"
+        )
     need = sum(MEGABYTES[step] for step in steps)
     free = shutil.disk_usage(at.root).free // 1_000_000
     if free < need:
