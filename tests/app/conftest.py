@@ -83,8 +83,8 @@ def make_program(
         made.append(program)
         program.start(model)
         if wait:
-            qtbot.waitUntil(lambda: program.residency.layers > 0, timeout=20_000)
-            qtbot.waitUntil(lambda: program.memory.slider.isEnabled(), timeout=5000)
+            qtbot.waitUntil(lambda: program.residency.layers > 0, timeout=60_000)
+            qtbot.waitUntil(program.memory.slider.isEnabled, timeout=30_000)
         return program
 
     yield make

@@ -39,14 +39,14 @@ def start(qtbot: QtBot, command: list[str]) -> Iterator[Start]:
 
 
 def wait_for(qtbot: QtBot, engine: Engine, state: State) -> None:
-    qtbot.waitUntil(lambda: engine.state is state, timeout=15_000)
+    qtbot.waitUntil(lambda: engine.state is state, timeout=30_000)
 
 
 def test_load_reports_phases_and_ends_ready(qtbot: QtBot, start: Start) -> None:
     engine = start("--load", "0.6")
     phases: list[protocol.Health] = []
     engine.health.connect(phases.append)
-    with qtbot.waitSignals([engine.budget, engine.residency, engine.status], timeout=15_000):
+    with qtbot.waitSignals([engine.budget, engine.residency, engine.status], timeout=30_000):
         wait_for(qtbot, engine, State.READY)
     names = [health.phase for health in phases]
     assert {"reading", "experts", "ready"} <= set(names)
@@ -119,7 +119,7 @@ def test_budget_answers_and_refusals(qtbot: QtBot, start: Start) -> None:
     engine = start()
     plans: list[protocol.BudgetStatus] = []
     engine.budget.connect(plans.append)
-    qtbot.waitUntil(lambda: bool(plans), timeout=15_000)
+    qtbot.waitUntil(lambda: bool(plans), timeout=30_000)
     refused: list[str] = []
     engine.set_budget(str(plans[-1].most), refused.append)
     qtbot.waitUntil(lambda: plans[-1].budget == plans[-1].most)

@@ -18,7 +18,7 @@ from tests.app.conftest import Make
 
 
 def idle(qtbot: QtBot, chat: Chat) -> None:
-    qtbot.waitUntil(lambda: not chat.busy, timeout=20_000)
+    qtbot.waitUntil(lambda: not chat.busy, timeout=60_000)
 
 
 def test_title() -> None:
@@ -226,5 +226,5 @@ def test_a_running_answer_is_in_the_file(qtbot: QtBot, program: Program) -> None
         ).fetchall()
         return str(rows[0][0]) if rows else ""
 
-    qtbot.waitUntil(lambda: "word3" in text(), timeout=10_000)
+    qtbot.waitUntil(lambda: "word3" in text(), timeout=30_000)
     chat.stop()

@@ -67,7 +67,7 @@ def tab_order(root: QWidget) -> list[QWidget]:
 @pytest.fixture
 def answered(qtbot: QtBot, program: Program) -> Program:
     program.chat.send("code please")
-    qtbot.waitUntil(lambda: not program.chat.busy, timeout=20_000)
+    qtbot.waitUntil(lambda: not program.chat.busy, timeout=60_000)
     program.window.banners.show_notice("x", "A notice", [("Act", lambda: None)])
     return program
 
@@ -149,7 +149,7 @@ def test_announcements(
 
     monkeypatch.setattr(QAccessible, "updateAccessibility", note)
     program.chat.send("the capital")
-    qtbot.waitUntil(lambda: not program.chat.busy, timeout=20_000)
+    qtbot.waitUntil(lambda: not program.chat.busy, timeout=60_000)
     assert told == [strings.ANSWER_READY]
 
 

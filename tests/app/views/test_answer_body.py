@@ -120,7 +120,7 @@ def test_long_code_is_lexed_in_a_thread(qtbot: QtBot, body: AnswerBody) -> None:
     field = body.findChild(QPlainTextEdit)
     assert field is not None
     assert not field.document().firstBlock().layout().formats()
-    qtbot.waitUntil(lambda: bool(field.document().firstBlock().layout().formats()), timeout=10_000)
+    qtbot.waitUntil(lambda: bool(field.document().firstBlock().layout().formats()), timeout=30_000)
 
 
 def test_huge_text_is_shown_plain(body: AnswerBody, monkeypatch: pytest.MonkeyPatch) -> None:
