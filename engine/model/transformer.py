@@ -110,9 +110,7 @@ class Transformer:
         """`out` receives the attention of `x` over the timeline up to each row's own position."""
         n, kernels, spec, s = len(x), self._kernels, layer.attention, self._scratch
         q, k, v, attended = s.q[:n], s.k[:n], s.v[:n], s.attended[:n]
-        kernels.matmul(layer.q, x, q)
-        kernels.matmul(layer.k, x, k)
-        kernels.matmul(layer.v, x, v)
+        kernels.matmuls((layer.q, layer.k, layer.v), x, (q, k, v))
         for heads, weight, rows in (
             (spec.heads, layer.q_norm, q),
             (spec.kv_heads, layer.k_norm, k),
