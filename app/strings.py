@@ -163,7 +163,7 @@ def cell(layer: int, expert: int, tier: str, uses: int, age: str) -> str:
 
 
 def layer(number: int, uses: str, share: str) -> str:
-    return f"Layer {number} · {uses} uses · hit rate {share}"
+    return f"Layer {number} · used {uses}× · hit rate {share}"
 
 
 def age(seconds: float) -> str:

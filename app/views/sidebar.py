@@ -168,6 +168,9 @@ class Sidebar(QFrame):
 
     def refresh(self) -> None:
         """Read the list again; the shown conversation stays marked."""
+        if self.list.state() == QListView.State.EditingState:
+            self._search_timer.start()  # a title is being written: later
+            return
         text = self.search.text().strip()
         try:
             rows = self._chat.summaries(text)

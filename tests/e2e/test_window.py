@@ -7,10 +7,12 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 MODEL = "assets/demo/stoker-demo.gguf"
@@ -46,17 +48,21 @@ def model(root: Path) -> Path:
     return path
 
 
+def environment(root: Path, display: str, home: Path) -> dict[str, str]:
+    return {
+        **os.environ, "DISPLAY": display, "QT_QPA_PLATFORM": "xcb", "STOKER_HOME": str(home),
+        "PYTHONPATH": str(root),
+    }
+
+
 def drive(root: Path, display: str, home: Path, model: Path) -> dict[str, list[dict[str, Any]]]:
     """Run the driver; its reports by step."""
     pictures = root / "test-artifacts"
     pictures.mkdir(exist_ok=True)
-    environment = {
-        **os.environ, "DISPLAY": display, "QT_QPA_PLATFORM": "xcb", "STOKER_HOME": str(home),
-        "PYTHONPATH": str(root),
-    }
     done = subprocess.run(
         [sys.executable, str(root / "tests/e2e/window_driver.py"), str(model), str(pictures)],
-        env=environment, capture_output=True, encoding="utf-8", timeout=580, check=False,
+        env=environment(root, display, home), capture_output=True, encoding="utf-8",
+        timeout=580, check=False,
         cwd=home,  # not the checkout: the window must find its engine from anywhere
     )
     assert done.returncode == 0, done.stdout + done.stderr
@@ -81,3 +87,27 @@ def test_a_user_session(root: Path, display: str, tmp_path: Path, model: Path) -
     for name in ("start", "chat", "map", "killed", "refused"):
         for theme in ("light", "dark"):
             assert (root / "test-artifacts" / f"{name}-{theme}.png").stat().st_size > 10_000
+
+
+def wait_until(true: Callable[[], bool], seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("how", ["kill", "terminate"])
+def test_no_engine_outlives_its_window(
+    root: Path, display: str, tmp_path: Path, model: Path, how: str
+) -> None:
+    window = subprocess.Popen(
+        [sys.executable, "-m", "app", str(model)], env=environment(root, display, tmp_path),
+        cwd=tmp_path, stderr=subprocess.DEVNULL,
+    )
+    watched = psutil.Process(window.pid)
+    wait_until(lambda: bool(watched.children()))
+    engine = watched.children()[0]
+    wait_until(lambda: bool(engine.net_connections()))  # it listens
+    getattr(window, how)()
+    window.wait(30)
+    wait_until(lambda: not engine.is_running() or engine.status() == psutil.STATUS_ZOMBIE, 20)

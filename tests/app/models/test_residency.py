@@ -71,7 +71,7 @@ def test_readout(model: ResidencyModel, clock: Clock) -> None:
     model.apply_delta(delta([], [(0, 1), (0, 1)]))
     clock.now += 12
     assert model.describe(0, 1) == "Layer 0 · expert 1 · warm · used 2× · last 12 s ago"
-    assert model.describe_layer(0) == "Layer 0 · 2 uses · hit rate 100 %"
+    assert model.describe_layer(0) == "Layer 0 · used 2× · hit rate 100 %"
 
 
 def test_rows_of_another_model_are_ignored(model: ResidencyModel) -> None:

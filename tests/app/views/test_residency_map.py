@@ -118,7 +118,7 @@ def test_pointing(qtbot: QtBot, view: ResidencyMap, model: ResidencyModel) -> No
     assert geometry is not None
     bar = QPointF(geometry.left + geometry.width + 12, middle(view, 3, 7).y()).toPoint()
     qtbot.mouseMove(view, bar)
-    assert told[-1] == "Layer 3 · 1 uses · hit rate 100 %"
+    assert told[-1] == "Layer 3 · used 1× · hit rate 100 %"
     qtbot.mouseMove(view, QPoint(1, 1))
     assert told[-1] == ""
 

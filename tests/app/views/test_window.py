@@ -12,7 +12,7 @@ import psutil
 import pytest
 from PySide6.QtCore import QMimeData, QPointF, Qt, QTimer, QUrl
 from PySide6.QtGui import QDropEvent, QGuiApplication
-from PySide6.QtWidgets import QApplication, QFileDialog, QMessageBox, QPushButton
+from PySide6.QtWidgets import QApplication, QFileDialog, QLineEdit, QMessageBox, QPushButton
 from pytestqt.qtbot import QtBot
 
 from app import strings
@@ -137,6 +137,11 @@ def test_list_search_rename_delete(
     assert program.chat.shown.title == "the capital"
     sidebar.model.setData(sidebar.model.index(1), "France")
     assert sidebar.model.index(1).data() == "France"
+    sidebar.list.setFocus()
+    sidebar.rename_current()
+    sidebar.refresh()  # as after an answer: the title that is being written must not vanish
+    assert sidebar.list.state() == sidebar.list.State.EditingState
+    qtbot.keyClick(sidebar.list.findChild(QLineEdit), Qt.Key.Key_Escape)
     answers = iter([1, 0])  # first cancel, then delete
 
     def choose(box: QMessageBox) -> int:
