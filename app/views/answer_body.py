@@ -44,7 +44,8 @@ class Prose(QLabel):
             flags.TextSelectableByMouse | flags.LinksAccessibleByMouse
         )
         self.linkActivated.connect(open_link)
-        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Minimum)
+        # Not "Minimum": a label's wish is for a narrow column and would leave a gap at the end.
+        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         look.changed.connect(self._restyle)
 
     def show_html(self, html: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.backend import sse
@@ -16,6 +16,7 @@ STREAM = (
 EVENTS = [("health", '{"a": 1}'), ("message", "first\nsecond 🔥"), ("message", "[DONE]")]
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, len(STREAM)), max_size=20))
 def test_any_cuts_give_the_same_events(cuts: list[int]) -> None:
     edges = sorted({0, len(STREAM), *cuts})

@@ -119,6 +119,16 @@ def test_autoscroll_only_at_the_end(qtbot: QtBot, program: Program) -> None:
     assert bar.value() == bar.maximum()
 
 
+def test_no_gap_below_the_last_message(qtbot: QtBot, program: Program) -> None:
+    for _ in range(3):
+        ask(qtbot, program, "code please")
+    qtbot.wait(100)
+    transcript = program.window.chat.transcript
+    last = transcript.message_widgets()[-1]
+    content = transcript.widget()
+    assert content.height() - last.mapTo(content, last.rect().bottomLeft()).y() < 60
+
+
 # -- conversations -------------------------------------------------------------------------------
 def test_list_search_rename_delete(
     qtbot: QtBot, program: Program, monkeypatch: pytest.MonkeyPatch
