@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 
 Progress = Callable[[str, int, int], None]  # phase, bytes done, bytes in all
 
+RANK_EVERY = 32  # tokens after which a pause ranks the experts anew
 LOOK_EVERY = 5.0  # seconds between two looks at which experts the system holds in memory
 SAVE_EVERY = 60.0  # seconds between two savings of the profile
 FILL_SLICE = 0.02  # seconds of expert reading between two steps of an answer
@@ -64,6 +65,7 @@ class Engine:
         self.store = store
         self._files, self._profile = files, profile
         self._looked = self._saved = time.monotonic()
+        self._ranked = profile.tokens
 
     @property
     def template(self) -> ChatTemplate:
@@ -89,9 +91,12 @@ class Engine:
             self.store.fill(FILL_SLICE)
 
     def idle(self, seconds: float) -> bool:
-        """Use a pause of about `seconds`: read hot experts that are not resident yet, look where
-        the others are, keep what was learned. True if there is more to read.
+        """Use a pause of about `seconds`: rank the experts by what was learned, read hot ones that
+        are not resident yet, look where the others are. True if there is more to read.
         """
+        if self._profile.tokens - self._ranked >= RANK_EVERY:
+            self._ranked = self._profile.tokens
+            self.store.resize(self.memory.arena)
         if self.store.fill(seconds):
             return True
         now = time.monotonic()

@@ -149,6 +149,23 @@ def test_memory_follows_the_slider(synthetic: Path, tmp_path: Path) -> None:
     engine.close()
 
 
+def test_a_pause_makes_hot_what_was_used(tmp_path: Path) -> None:
+    engine = open_model(replace(BASE, budget="40%", profile_dir=str(tmp_path)))
+    prompt = "What is 12 + 34? What is 56 + 21? What is 7 times 8?"
+    answer(engine, prompt, {}, tokens=60)
+    before = engine.hits()
+    while engine.idle(1):
+        pass
+    engine.session.tokens.clear()
+    again = answer(engine, prompt, {}, tokens=60)
+    after = engine.hits()
+    engine.close()
+    assert again
+    # The window of `hits` still holds the first run.
+    second = (after.hot - before.hot) / (after.total - before.total)
+    assert second > before.hot / before.total + 0.05
+
+
 def test_a_reused_prefix_gives_the_same_answer(tmp_path: Path) -> None:
     engine = open_model(replace(BASE, budget="30%", profile_dir=str(tmp_path)))
     first = answer(engine, "One two three four", {}, tokens=20)
