@@ -322,6 +322,11 @@ class ResidencyMap(QWidget):
         self.read_out.emit(text)
         return text
 
+    def event(self, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.DevicePixelRatioChange:  # moved to another screen
+            self._relayout()
+        return super().event(event)
+
     def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
         super().resizeEvent(event)
         cursor = self._cursor

@@ -10,6 +10,7 @@ from PySide6.QtWidgets import (
     QGridLayout,
     QHBoxLayout,
     QHeaderView,
+    QSizePolicy,
     QTableView,
     QVBoxLayout,
     QWidget,
@@ -99,6 +100,7 @@ class ResidencyPanel(QFrame):
         self._rate = label("", "figure")
         self._rate_name = label(strings.NO_HIT_RATE, "small")
         self._readout = label(strings.HOVER_HINT, "small", wrap=True)
+        self._readout.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         self._legend = Legend(look)
         self._as_table = IconButton(look, "table", strings.SHOW_TABLE, self._toggle_table)
         self._enlarge = IconButton(look, "enlarge", strings.ENLARGE, self.enlarge.emit)
