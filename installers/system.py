@@ -76,7 +76,7 @@ def system_ready(at: Checkout, tests: bool) -> bool:
     if needs and os.geteuid() == 0 and shutil.which("apt-get"):
         apt = ["apt-get", "-q", "-o", "DPkg::Lock::Timeout=120"]
         quiet = {"DEBIAN_FRONTEND": "noninteractive"}
-        with Progress(1, 1, f"system packages: {' '.join(needs)}") as progress:
+        with Progress(1, 1, f"{len(needs)} system packages for the window") as progress:
             try:
                 run_logged(at, [*apt, "update"], progress.saw, **quiet)
                 install = [*apt, "install", "-y", "--no-install-recommends", *needs]
