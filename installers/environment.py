@@ -187,7 +187,7 @@ def explain(output: str) -> str:
             r"NewConnectionError|NameResolutionError|name resolution|Max retries exceeded|"
             r"Network is unreachable|ConnectTimeout|ReadTimeout|ProxyError|RemoteDisconnected",
             "The package index cannot be reached. Check the network (or the proxy settings) and "
-            "run this again; what is already fetched is kept",
+            "run this again",
         ),
         (
             r"DO NOT MATCH THE HASHES",
