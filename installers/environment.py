@@ -201,7 +201,7 @@ def explain(output: str) -> str:
         ),
         (r"Python\.h: No such file|Could NOT find Python", NO_HEADERS),
         (r"No CMAKE_CXX_COMPILER could be found|CMAKE_CXX_COMPILER not set", NO_COMPILER),
-        (r"(?m)^(?:.*\berror: |CMake Error[^\n]*:\n? *)(.+)$", "The kernels do not build: {0}"),
+        (r"(?:: (?:fatal )?error: |CMake Error[^\n]*:\s+)(.+)", "The kernels do not build: {0}"),
         (r"Permission denied|PermissionError", "A file here cannot be written. Check who owns it"),
     ):
         found = re.search(pattern, output)

@@ -205,8 +205,14 @@ def test_no_venv_module(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> 
         ("CMake Error:\n  No CMAKE_CXX_COMPILER could be found.\n", "There is no C++ compiler"),
         ("a.cpp:1:10: fatal error: Python.h: No such file or directory\n", "python3-dev"),
         (
-            "note\nkernels/a.cpp:7:3: error: 'x' was not declared\nninja: build stopped\n",
+            "  error: subprocess-exited-with-error\n"
+            "  kernels/a.cpp:7:3: error: 'x' was not declared\n"
+            "  ninja: build stopped\nERROR: Failed to build\n",
             "The kernels do not build: 'x' was not declared",
+        ),
+        (
+            "CMake Error at CMakeLists.txt:14 (message):\n  Stoker's kernels need GCC or Clang\n",
+            "The kernels do not build: Stoker's kernels need GCC or Clang",
         ),
         ("one\nlast words\n\n", "The set-up failed: last words"),
         ("", "the tool said nothing"),
