@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import io
 import logging
 import os
 import sys
@@ -11,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from engine.config_file import read_config
-from engine.errors import StokerError
+from engine.errors import SettingError, StokerError
 from engine.paths import config_file
 from engine.settings import ChatSettings, EngineSettings, ServerSettings, check
 
@@ -23,6 +24,12 @@ T = TypeVar("T")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code. Errors meant for the user are one line on stderr."""
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        # An answer may hold any character, a pipe may have any encoding: never die of either.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+            if not stream.isatty():
+                stream.reconfigure(encoding="utf-8")
     args = _parser().parse_args(argv)
     logging.basicConfig(format="stoker: %(message)s", level=logging.WARNING)
     run: Callable[[argparse.Namespace], int] = args.run
@@ -131,8 +138,10 @@ def _settings(args: argparse.Namespace, table: type[T]) -> T:
     values = {}
     for field in dataclasses.fields(table):  # type: ignore[arg-type]
         given = getattr(args, field.name)
-        if given is None and field.name == "model":
-            given = getattr(args, "file", None)
+        if field.name == "model" and getattr(args, "file", None):
+            if given not in (None, args.file):
+                raise SettingError(f"--model is {given} and MODEL is {args.file}", "Give one")
+            given = args.file
         if given is None:
             given = config.get(field.name)
         if given is not None:

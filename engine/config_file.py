@@ -25,7 +25,7 @@ def read_config(path: Path, *tables: type[Any]) -> dict[str, Any]:
         raise SettingError(f"{path} cannot be read: {error}", "Repair or remove it") from error
     try:
         data = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark else ""
         raise SettingError(f"{path}{line} is no valid YAML", "Repair or remove it") from error
@@ -34,13 +34,19 @@ def read_config(path: Path, *tables: type[Any]) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise SettingError(f"{path} holds no keys", "Write lines such as `budget: 6GiB`")
     knobs = {f.name: f for table in tables for f in dataclasses.fields(table)}
+    values: dict[str, Any] = {}
     for key, value in data.items():
         field = knobs.get(str(key).replace("-", "_"))
         if field is None:
             raise SettingError(f"{path} has the unknown key {key!r}", f"Known: {', '.join(knobs)}")
+        if type(field.default) is float and type(value) is int:
+            value = float(value)
+        elif type(field.default) is str and type(value) in (int, float):
+            value = str(value)  # a budget in bytes
         if type(value) is not type(field.default):
             raise SettingError(
                 f"{path} gives {key} the value {value!r}",
                 f"Give a value like the default, {field.default!r}",
             )
-    return {str(key).replace("-", "_"): value for key, value in data.items()}
+        values[field.name] = value
+    return values

@@ -41,6 +41,10 @@ class BudgetError(StokerError):
         super().__init__(problem, remedy)
 
 
+class BudgetTooLargeError(BudgetError):
+    """The machine has not that much memory free. `missing_bytes` is what it lacks."""
+
+
 class SettingError(StokerError):
     """A flag or a setting has a value that cannot be used."""
 
@@ -52,7 +56,8 @@ class PromptTooLongError(StokerError):
         self.prompt_tokens = prompt_tokens
         self.context = context
         super().__init__(
-            f"The prompt has {prompt_tokens} tokens, the context holds {context}",
+            f"The prompt has {prompt_tokens} tokens, the context holds {context} and needs room "
+            "for an answer",
             "Shorten the conversation or start with a larger --ctx",
         )
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from engine.decode.session import Session
-from engine.errors import ChatTemplateError, ProfileError, SettingError, UnsupportedModelError
+from engine.errors import ChatTemplateError, ProfileError, SettingError
 from engine.gguf.reader import GGUFFile, open_gguf
 from engine.kernels.table import Kernels
 from engine.model.transformer import Transformer
@@ -26,7 +26,7 @@ from engine.text.tokenizer import Tokenizer
 from engine.text.vocabulary import read_vocabulary
 from engine.tiers.budget import MemoryPlan, plan_memory, with_budget
 from engine.tiers.disk import ModelFiles
-from engine.tiers.hardware import MemoryReading, read_memory
+from engine.tiers.hardware import MemoryReading, process_bytes, read_memory
 from engine.tiers.profile import RoutingProfile
 from engine.tiers.store import ExpertStore
 
@@ -58,12 +58,14 @@ class Engine:
         session: Session,
         tokenizer: Tokenizer,
         template: ChatTemplate | ChatTemplateError,
+        bytes_before: int,
     ) -> None:
         self.info, self.plan, self.memory = info, plan, memory
         self.kernels, self.session = kernels, session
         self.tokenizer, self._template = tokenizer, template
         self.store = store
         self._files, self._profile = files, profile
+        self._bytes_before = bytes_before  # of the process, without a model
         self._looked = self._saved = time.monotonic()
         self._ranked = profile.tokens
 
@@ -120,7 +122,8 @@ class Engine:
     def _free_memory(self) -> MemoryReading:
         """What would be available if this engine held nothing (for an automatic budget)."""
         now = read_memory()
-        held = self.memory.least + self.store.resident_bytes
+        # Measured, not planned: a context that nobody has filled takes no memory yet.
+        held = max(process_bytes() - self._bytes_before, 0)
         return replace(now, available=min(now.available + held, now.total))
 
     def budget(self) -> BudgetStatus:
@@ -160,9 +163,10 @@ class Engine:
         except ProfileError as error:
             log.warning("%s", error)
 
-    def close(self) -> None:
-        """Save the profile and give all memory back."""
-        self.save_profile()
+    def close(self, *, learn: bool = True) -> None:
+        """Give all memory back; save the profile unless what ran was no real traffic."""
+        if learn:
+            self.save_profile()
         self.store.close()
         self._files.close()
 
@@ -171,15 +175,27 @@ def open_model(settings: EngineSettings, progress: Progress = lambda *_: None) -
     """Open the model of `settings`. Raises the errors of every layer it goes through."""
     check(settings)
     if settings.device == "cuda":
-        raise UnsupportedModelError(
-            "--device cuda: this version computes on the processor only", "Use --device auto"
+        raise SettingError(
+            "--device is cuda: this version computes on the processor only", "Use --device auto"
         )
+    if settings.ram != "auto":
+        raise SettingError(
+            f"--ram is {settings.ram}: this version leaves experts outside the budget to the "
+            "system's file cache",
+            "Use --ram auto",
+        )
+    bytes_before = process_bytes()
     path = settings.model or str(DEMO_MODEL)
     progress("reading", 0, 0)
     with open_gguf(path) as file:
         plan = build_plan(file)
         tokenizer = Tokenizer(read_vocabulary(file))
         template = _open_template(file, tokenizer, settings.chat_template)
+    if settings.ctx > plan.context:
+        log.warning(
+            "--ctx %d is more than the %d tokens that the model was trained for: answers beyond "
+            "them are unreliable", settings.ctx, plan.context,
+        )  # fmt: skip
     memory = plan_memory(plan, settings.budget, settings.ctx, settings.chunk, read_memory())
     kernels = Kernels(settings.threads, settings.isa)
     files = ModelFiles()
@@ -199,6 +215,7 @@ def open_model(settings: EngineSettings, progress: Progress = lambda *_: None) -
         Session(model),
         tokenizer,
         template,
+        bytes_before,
     )
 
 

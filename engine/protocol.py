@@ -46,7 +46,7 @@ class Listening:
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """The model that is loaded. Bytes are those of the file."""
+    """The model that is loaded. `expert_bytes` is what all experts take in slots."""
 
     id: str
     name: str

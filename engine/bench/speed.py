@@ -28,6 +28,7 @@ class Workload:
 
 def bench(settings: EngineSettings, work: Workload, as_json: bool) -> int:
     """Measure and print. Token ids are random but fixed; every run starts from an empty timeline.
+    The learned profile places the experts, and learns nothing from this.
 
     prefill_tok_s: `prompt_tokens` read behind `depth` tokens; decode_tok_s: `gen_tokens` steps
     behind both; ttft_s: the prompt, until the first token is chosen.
@@ -37,7 +38,11 @@ def bench(settings: EngineSettings, work: Workload, as_json: bool) -> int:
     load_s = time.perf_counter() - start
     try:
         need = work.depth + work.prompt_tokens + work.gen_tokens
-        if not 0 < need <= engine.context_size or work.prompt_tokens < 1 or work.repeat < 1:
+        if (
+            not 0 < need <= engine.context_size
+            or min(work.prompt_tokens, work.repeat) < 1
+            or min(work.gen_tokens, work.depth) < 0
+        ):
             raise SettingError(
                 f"depth + prompt + answer are {need} tokens, {work.repeat} runs",
                 f"Use at least one prompt token and run, at most {engine.context_size} tokens "
@@ -46,7 +51,7 @@ def bench(settings: EngineSettings, work: Workload, as_json: bool) -> int:
         runs = [_run(engine, work, seed) for seed in range(work.repeat)]
         result = _report(engine, load_s, runs)
     finally:
-        engine.close()
+        engine.close(learn=False)
     if as_json:
         print(json.dumps(result))
     else:

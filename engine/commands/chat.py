@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 import threading
 from typing import Any
 
 from engine.decode.sampler import SamplingParams
-from engine.errors import PromptTooLongError, StokerError
+from engine.errors import PromptTooLongError, SettingError, StokerError
 from engine.open_model import Engine, open_model
 from engine.settings import ChatSettings, EngineSettings
 from engine.text.generate import Finished, GenerationRequest, TextDelta
@@ -20,6 +21,8 @@ def chat(
     settings: EngineSettings, sampling: ChatSettings, prompt: str | None, as_json: bool
 ) -> int:
     """Answer `prompt` and return, or talk until the input ends. The exit code."""
+    if as_json and prompt is None:
+        raise SettingError("--json is given without a prompt", "Give the prompt as an argument")
     engine = open_model(settings, _show_progress if sys.stderr.isatty() else lambda *_: None)
     messages: Messages = []
     if sampling.system:
@@ -70,20 +73,19 @@ def _answer(engine: Engine, sampling: ChatSettings, messages: Messages, as_json:
     )
     cancel = threading.Event()
     text = ""
-    events = engine.generate(request, cancel)
     finished: Finished | None = None
-    while finished is None:
-        try:
-            event = next(events)
-        except KeyboardInterrupt:
-            # Python closed the generator with the interrupt: keep what was said so far.
-            break
-        if isinstance(event, TextDelta):
-            text += event.text
-            if not as_json:
-                print(event.text, end="", flush=True)
-        elif isinstance(event, Finished):
-            finished = event
+    # Ctrl+C ends the answer between two steps, never inside one.
+    before = signal.signal(signal.SIGINT, lambda *_: cancel.set())
+    try:
+        for event in engine.generate(request, cancel):
+            if isinstance(event, TextDelta):
+                text += event.text
+                if not as_json:
+                    print(event.text, end="", flush=True)
+            elif isinstance(event, Finished):
+                finished = event
+    finally:
+        signal.signal(signal.SIGINT, before)
     if as_json and finished is not None:
         print(
             json.dumps(

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
 import numpy as np
+from numpy.typing import NDArray
 
 from engine.errors import SettingError
 from engine.open_model import Engine, open_model
@@ -15,31 +21,39 @@ def write_logits(settings: EngineSettings, tokens: str | None, prompt: str | Non
     Raises SettingError for bad ids, an empty text, or a file that cannot be written.
     """
     engine = open_model(settings)
+    beside = Path(f"{out}.new")
     try:
         ids = _ids(engine, tokens, prompt)
-        vocab = engine.plan.vocab
+        shape = (len(ids), engine.plan.vocab)
         try:
-            rows = np.lib.format.open_memmap(
-                out, mode="w+", dtype=np.float32, shape=(len(ids), vocab)
-            )
+            with beside.open("wb") as file:
+                header = {"descr": "<f4", "fortran_order": False, "shape": shape}
+                np.lib.format.write_array_header_1_0(file, header)
+                for rows in _steps(engine, ids, settings.chunk):
+                    file.write(rows.tobytes())
+            os.replace(beside, out)
         except OSError as error:
-            raise SettingError(f"--out {out} cannot be written: {error.strerror}") from error
-        model = engine.session.model
-        for start in range(0, len(ids), settings.chunk):
-            chunk = ids[start : start + settings.chunk]
-            part = np.empty((len(chunk), vocab), np.float32)
-            model.forward(chunk, start, part)
-            rows[start : start + len(chunk)] = part
-        rows.flush()
-        print(f"{out}: {len(ids)} positions x {vocab} logits")
+            raise SettingError(
+                f"--out {out} cannot be written: {error.strerror or error}", "Give another file"
+            ) from error
+        print(f"{out}: {shape[0]} positions x {shape[1]} logits")
     finally:
-        engine.close()
+        with contextlib.suppress(OSError):
+            beside.unlink()
+        engine.close(learn=False)
     return 0
 
 
-def _ids(
-    engine: Engine, tokens: str | None, prompt: str | None
-) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+def _steps(engine: Engine, ids: NDArray[np.int32], chunk: int) -> Iterator[NDArray[np.float32]]:
+    """The logits [n, vocab] of each step over `ids`."""
+    for start in range(0, len(ids), chunk):
+        part = ids[start : start + chunk]
+        rows = np.empty((len(part), engine.plan.vocab), np.float32)
+        engine.session.model.forward(part, start, rows)
+        yield rows
+
+
+def _ids(engine: Engine, tokens: str | None, prompt: str | None) -> NDArray[np.int32]:
     if tokens is not None:
         try:
             ids = [int(t) for t in tokens.split(",")]

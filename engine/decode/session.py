@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.errors import PromptTooLongError
+from engine.errors import PromptTooLongError, RequestError
 from engine.model.transformer import Transformer
+
+FIRST_STRIDE = 128  # prompt tokens of the first step, before its speed is known
+STEP_SECONDS = 1.0  # what a step over the prompt should not exceed
 
 
 class Session:
@@ -18,6 +22,7 @@ class Session:
         self.model = model
         self.context = model.context
         self.tokens: list[int] = []
+        self._stride = min(FIRST_STRIDE, model.chunk)  # prompt tokens of the next step
         self._logits = np.zeros((1, model.plan.vocab), np.float32)
 
     def begin(self, prompt: Sequence[int]) -> int:
@@ -25,9 +30,12 @@ class Session:
 
         At least the last token of the prompt is left to read: its logits are needed. Every
         position is computed alike whatever its step, so a reused prefix gives the same bits.
-        Raises PromptTooLongError when no room would be left for one answer token.
+        Raises PromptTooLongError when no room would be left for one answer token, RequestError
+        for an empty prompt.
         """
-        if not prompt or len(prompt) >= self.context:
+        if not prompt:
+            raise RequestError("The prompt is empty", "Give it at least one token")
+        if len(prompt) >= self.context:
             raise PromptTooLongError(len(prompt), self.context)
         shared = 0
         for ours, theirs in zip(self.tokens, prompt[:-1], strict=False):
@@ -39,11 +47,22 @@ class Session:
 
     def read(self, prompt: Sequence[int]) -> Iterator[None]:
         """Read what the timeline lacks of `prompt`, a chunk a step; yields after each step. In the
-        end `logits` is that of the last token."""
+        end `logits` is that of the last token.
+
+        Chunks shrink while a step takes longer than STEP_SECONDS: between two steps a request can
+        be cancelled and the budget changed. Their size changes no bit.
+        """
         while len(self.tokens) < len(prompt):
             done = len(self.tokens)
-            chunk = prompt[done : done + self.model.chunk]
+            chunk = prompt[done : done + self._stride]
+            start = time.perf_counter()
             self._step(chunk, want_logits=done + len(chunk) == len(prompt))
+            spent = time.perf_counter() - start
+            if len(chunk) == self._stride:
+                if spent > STEP_SECONDS:
+                    self._stride = max(self._stride // 2, 1)
+                elif spent < STEP_SECONDS / 4:
+                    self._stride = min(self._stride * 2, self.model.chunk)
             yield
 
     def append(self, token: int) -> None:

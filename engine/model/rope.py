@@ -7,6 +7,8 @@ from numpy.typing import NDArray
 
 from engine.plan.spec import RopeSpec
 
+BLOCK = 4096  # positions whose float64 angles exist at a time
+
 
 def rope_table(rope: RopeSpec, context: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """cos and sin [context, dims/2] of position * base^(-2i/dims).
@@ -15,5 +17,9 @@ def rope_table(rope: RopeSpec, context: int) -> tuple[NDArray[np.float32], NDArr
     """
     half = rope.dims // 2
     theta = rope.base ** (-2.0 * np.arange(half) / rope.dims)
-    angles = np.arange(context)[:, None] * theta
-    return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
+    cos, sin = np.empty((context, half), np.float32), np.empty((context, half), np.float32)
+    for start in range(0, context, BLOCK):
+        rows = slice(start, min(start + BLOCK, context))
+        angles = np.arange(rows.start, rows.stop)[:, None] * theta
+        cos[rows], sin[rows] = np.cos(angles), np.sin(angles)
+    return cos, sin

@@ -101,10 +101,6 @@ class ModelPlan:
     layers: tuple[LayerSpec, ...]
 
     @property
-    def expert_bytes_total(self) -> int:
-        return sum(layer.experts.expert_bytes * layer.experts.count for layer in self.layers)
-
-    @property
     def dense_tensors(self) -> tuple[TensorRef, ...]:
         """Every tensor that is not an expert stack, each once (a tied head is not repeated)."""
         refs: dict[str, TensorRef] = {}

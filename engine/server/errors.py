@@ -7,6 +7,7 @@ from typing import Any
 
 from engine.errors import (
     BudgetError,
+    BudgetTooLargeError,
     ChatTemplateError,
     PromptTooLongError,
     RequestError,
@@ -93,7 +94,8 @@ def describe(error: BaseException) -> Failure:
         )
     if isinstance(error, BudgetError):
         numbers = {"missing_bytes": error.missing_bytes, "least_bytes": error.least_bytes}
-        return Failure(400, _body(str(error), INVALID, "budget", "budget_too_small", **numbers))
+        code = "budget_too_large" if isinstance(error, BudgetTooLargeError) else "budget_too_small"
+        return Failure(400, _body(str(error), INVALID, "budget", code, **numbers))
     if isinstance(error, SettingError | RequestError):
         return Failure(400, _body(str(error), INVALID, None, None))
     if isinstance(error, ChatTemplateError):

@@ -43,7 +43,9 @@ def serve(
     end means that the parent is gone. Raises ServerStartError, SettingError.
     """
     check(server)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", force=True
+    )
     token = read_token() if parent_pipe else server.token
     listener, access = listen(server.host, server.port, token)
 

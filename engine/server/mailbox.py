@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 
-from engine.text.generate import Finished, GenerationEvent, PromptProgress, TextDelta
+from engine.text.generate import GenerationEvent, PromptProgress, TextDelta
 
 
 def call_in_loop(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
@@ -90,8 +90,3 @@ def _merged(events: list[GenerationEvent]) -> list[GenerationEvent]:
         if event is not None:
             merged.append(event)
     return merged
-
-
-def is_end(event: GenerationEvent) -> bool:
-    """Whether nothing follows this event."""
-    return isinstance(event, Finished)

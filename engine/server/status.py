@@ -12,10 +12,9 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import psutil
-
 from engine.protocol import Status, TierCounts
 from engine.text.generate import GenerationEvent, PromptProgress, TextDelta
+from engine.tiers.hardware import process_bytes, read_memory
 
 WORKING_SECONDS = 0.25
 IDLE_SECONDS = 2.0
@@ -71,17 +70,6 @@ class Meter:
             self.answer_speed = self._answer.note(now, context_used)
 
 
-class Memory:
-    """Reads how much memory this process has and how much the system could still give."""
-
-    def __init__(self) -> None:
-        self._process = psutil.Process()
-
-    def read(self) -> tuple[int, int]:
-        rss = self._process.memory_info().rss
-        return int(rss), int(psutil.virtual_memory().available)
-
-
 class Ticker:
     """Publishes a Status four times a second while there is work, else every two seconds."""
 
@@ -89,12 +77,10 @@ class Ticker:
         self, work: Callable[[], Work], queued: Callable[[], int], publish: Callable[[Status], None]
     ) -> None:
         self._work, self._queued, self._publish = work, queued, publish
-        self._memory = Memory()
         self._changed = asyncio.Event()
 
     def now(self) -> Status:
         work = self._work()
-        rss, available = self._memory.read()
         return Status(
             state=work.state,
             queued=self._queued(),
@@ -104,8 +90,8 @@ class Ticker:
             context_size=work.context_size,
             hits=work.hits,
             resident_bytes=work.resident_bytes,
-            process_bytes=rss,
-            available_bytes=available,
+            process_bytes=process_bytes(),
+            available_bytes=read_memory().available,
         )
 
     def changed(self) -> None:

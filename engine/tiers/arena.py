@@ -8,8 +8,11 @@ for next are kept and reused; others are unmapped when their bytes are needed.
 from __future__ import annotations
 
 import ctypes
+import logging
 import mmap
 from collections import defaultdict
+
+log = logging.getLogger(__name__)
 
 _PRIVATE = getattr(mmap, "MAP_PRIVATE", 0) | getattr(mmap, "MAP_ANONYMOUS", 0)
 
@@ -42,17 +45,23 @@ class Arena:
         self._kept: dict[int, list[Slot]] = defaultdict(list)
         self._kept_bytes = 0
 
-    def fits(self, size: int) -> bool:
-        return self.used + size <= self.capacity
-
-    def take(self, size: int) -> Slot:
-        """A slot of `size` bytes with arbitrary content. The caller has checked `fits`."""
-        self.used += size
+    def take(self, size: int) -> Slot | None:
+        """A slot of `size` bytes with arbitrary content; None when the capacity is used up, or
+        when the system has no memory left."""
+        if self.used + size > self.capacity:
+            return None
         if self._kept[size]:
+            slot = self._kept[size].pop()
             self._kept_bytes -= size
-            return self._kept[size].pop()
-        self._trim()
-        return Slot(size)
+        else:
+            self._trim(size)
+            try:
+                slot = Slot(size)
+            except OSError as error:
+                log.warning("No memory for a slot of %d bytes: %s", size, error)
+                return None
+        self.used += size
+        return slot
 
     def give(self, slot: Slot) -> None:
         """Take back a slot that nothing reads any more."""
@@ -69,9 +78,10 @@ class Arena:
     def close(self) -> None:
         self.resize(0)
 
-    def _trim(self) -> None:
+    def _trim(self, needed: int = 0) -> None:
+        """Unmap kept slots until what is used, kept and `needed` fits the capacity."""
         for kept in self._kept.values():
-            while kept and self.used + self._kept_bytes > self.capacity:
+            while kept and self.used + self._kept_bytes + needed > self.capacity:
                 slot = kept.pop()
                 self._kept_bytes -= slot.size
                 slot.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from engine.errors import BudgetError
+from engine.errors import BudgetError, BudgetTooLargeError
 from engine.plan.spec import ExpertsSpec, ModelPlan
 from engine.settings import parse_bytes, parse_share
 from engine.tiers.hardware import MemoryReading
@@ -73,7 +73,7 @@ def plan_memory(
         context=context,
         dense=sum(ref.nbytes for ref in plan.dense_tensors),
         kv=kv_bytes(plan, context),
-        scratch=scratch_bytes(plan, chunk) + staging_slots(plan) * largest_slot(plan),
+        scratch=scratch_bytes(plan, context, chunk) + staging_slots(plan) * largest_slot(plan),
         reserve=0,  # device = cpu: the driver and its context take nothing
         arena=0,
         arena_full=sum(slot_layout(x.experts).size * x.experts.count for x in plan.layers),
@@ -109,11 +109,11 @@ def with_budget(parts: MemoryPlan, budget: str, memory: MemoryReading) -> Memory
     plan = replace(parts, arena=min(arena, parts.arena_full))
     missing = plan.budget - memory.available
     if missing > 0:
-        raise BudgetError(
+        fits = memory.available if memory.available >= parts.least else parts.least
+        raise BudgetTooLargeError(
             f"--budget {budget} takes {plan.budget:,} bytes, {missing:,} more than the "
             f"{memory.available:,} that are free",
-            f"Use --budget auto, a smaller --ctx, or close other programs; {parts.least:,} bytes "
-            "is the least that works",
+            f"Use --budget {fits} or less, a smaller --ctx, or close other programs",
             missing,
             parts.least,
         )
@@ -127,8 +127,13 @@ def kv_bytes(plan: ModelPlan, context: int) -> int:
     )
 
 
-def scratch_bytes(plan: ModelPlan, chunk: int) -> int:
-    """float32 activations of a step over `chunk` tokens; the shapes are those of `Scratch`."""
+def scratch_bytes(plan: ModelPlan, context: int, chunk: int) -> int:
+    """float32 activations of a step over `chunk` tokens, and the table of rotations.
+
+    The shapes are those of `Scratch`; the experts' inner rows (gate, up and their product) are the
+    kernels' own and grow by a quarter more than they need.
+    """
+    inner = max(x.experts.used * x.experts.ff for x in plan.layers) * 3 * 5 // 4
     widest = max(
         3 * plan.embd
         + 2 * x.attention.heads * x.attention.head_dim
@@ -137,7 +142,7 @@ def scratch_bytes(plan: ModelPlan, chunk: int) -> int:
         + x.experts.used * (plan.embd + 2)
         for x in plan.layers
     )
-    return 4 * (chunk * widest + plan.vocab)
+    return 4 * (chunk * (widest + inner) + plan.vocab + context * plan.rope.dims)
 
 
 def staging_slots(plan: ModelPlan) -> int:

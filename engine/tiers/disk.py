@@ -24,7 +24,9 @@ class ModelFiles:
         done = 0
         while done < len(into):
             try:
-                got = self._read(path, offset + done, into[done:])
+                # Released at once: an error's traceback would keep the slot from being closed.
+                with into[done:] as part:
+                    got = self._read(path, offset + done, part)
             except OSError as error:
                 raise DiskReadError(
                     f"Reading {len(into):,} bytes at offset {offset:,} of {path} failed: "

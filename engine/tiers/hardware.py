@@ -8,12 +8,15 @@ from pathlib import Path
 
 import psutil
 
-# The memory controller's limit and use of the group this process runs in: version 2, then 1.
+# The memory controller of the group this process runs in, version 2, then 1: limit, use, and the
+# file cache inside the use by its names in `memory.stat`.
 _CGROUPS = (
-    (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")),
+    (Path("/sys/fs/cgroup"), "memory.max", "memory.current", ("inactive_file", "active_file")),
     (
-        Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
-        Path("/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+        Path("/sys/fs/cgroup/memory"),
+        "memory.limit_in_bytes",
+        "memory.usage_in_bytes",
+        ("total_inactive_file", "total_active_file"),
     ),
 )
 
@@ -30,15 +33,17 @@ def read_memory() -> MemoryReading:
     """Memory of the machine, or of the control group where that is tighter."""
     memory = psutil.virtual_memory()
     total, available = memory.total, memory.available
-    for limit_file, use_file in _CGROUPS:
+    for folder, limit_file, use_file, cache_keys in _CGROUPS:
         try:
-            limit, use = int(limit_file.read_text()), int(use_file.read_text())
+            limit = int((folder / limit_file).read_text())
+            use = int((folder / use_file).read_text())
+            lines = (folder / "memory.stat").read_text().split()
         except (OSError, ValueError):  # no such group, or "max": no limit
             continue
         if limit < total:
-            # Page cache that the group holds counts as used, but is given back on demand: the
-            # machine-wide reading bounds it from above, the group's free part from below.
-            total, available = limit, min(available, max(limit - use, 0))
+            stat = dict(zip(lines[::2], lines[1::2], strict=False))
+            cache = sum(int(stat.get(key, 0)) for key in cache_keys)  # given back on demand
+            total, available = limit, min(available, max(limit - use + cache, 0))
     return MemoryReading(total, available)
 
 

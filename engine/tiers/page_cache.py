@@ -1,12 +1,15 @@
 """Which experts of the file lie in main memory: the system's page cache, asked by `mincore`.
 
-Only Linux answers. Elsewhere every expert outside the arena counts as frozen.
+Only Linux answers, and truthfully only about files that the user owns or may write; otherwise every
+expert outside the arena counts as frozen.
 """
 
 from __future__ import annotations
 
 import ctypes
+import logging
 import mmap
+import os
 import sys
 from pathlib import Path
 
@@ -15,37 +18,38 @@ from numpy.typing import NDArray
 
 from engine.plan.spec import ModelPlan, TensorRef
 
+log = logging.getLogger(__name__)
+
 
 class PageCache:
-    """The cached pages of a model's expert stacks."""
+    """The cached pages of a model's expert stacks. `answers` is False where nobody can tell."""
 
     def __init__(self, plan: ModelPlan) -> None:
         self._experts = [x.experts for x in plan.layers]
         self._maps: dict[str, mmap.mmap] = {}
-        if sys.platform == "linux":
-            self._mincore = ctypes.CDLL(None, use_errno=True).mincore
-            self._mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
-            for path in {ref.path for x in self._experts for ref in (x.gate, x.up, x.down)}:
+        paths = {ref.path for x in self._experts for ref in (x.gate, x.up, x.down)}
+        self.answers = sys.platform == "linux" and all(_is_told(path) for path in paths)
+        if not self.answers:
+            return
+        self._mincore = ctypes.CDLL(None, use_errno=True).mincore
+        self._mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
+        try:
+            for path in paths:
                 with Path(path).open("rb") as file:
-                    # Private and never touched: it costs address space only, and can't fault.
-                    self._maps[path] = mmap.mmap(
-                        file.fileno(),
-                        0,
-                        flags=mmap.MAP_PRIVATE,
-                        prot=mmap.PROT_READ | mmap.PROT_WRITE,
-                    )
+                    # Never read through: the mapping costs address space only, and can't fault.
+                    self._maps[path] = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except OSError as error:  # seeing the cache is a luxury: no reason not to start
+            log.warning("The system's file cache cannot be looked at: %s", error)
+            self.answers = False
 
     def resident(self) -> NDArray[np.bool_]:
         """[layers, experts]: whether all pages of an expert's three matrices are cached."""
         out = np.zeros((len(self._experts), max(x.count for x in self._experts)), np.bool_)
-        if not self._maps:
+        if not self.answers:
             return out
         for layer, x in enumerate(self._experts):
-            out[layer, : x.count] = (
-                self._whole(x.gate, x.count)
-                & self._whole(x.up, x.count)
-                & self._whole(x.down, x.count)
-            )
+            parts = [self._whole(ref, x.count) for ref in (x.gate, x.up, x.down)]
+            out[layer, : x.count] = np.logical_and.reduce(parts)
         return out
 
     def _whole(self, ref: TensorRef, count: int) -> NDArray[np.bool_]:
@@ -53,10 +57,9 @@ class PageCache:
         first = ref.offset // page
         pages = (ref.offset + ref.nbytes - 1) // page - first + 1
         seen = np.zeros(pages, np.uint8)
-        anchor = ctypes.c_char.from_buffer(self._maps[ref.path])
-        address = ctypes.addressof(anchor) + first * page
-        del anchor
-        if self._mincore(address, pages * page, seen.ctypes.data) != 0:
+        # The array holds the mapping only for the length of this call.
+        start = np.frombuffer(self._maps[ref.path], np.uint8).ctypes.data
+        if self._mincore(start + first * page, pages * page, seen.ctypes.data) != 0:
             return np.zeros(count, np.bool_)
         cached = np.concatenate(([0], np.cumsum(seen & 1, dtype=np.int64)))
         starts = ref.offset + np.arange(count) * (ref.nbytes // count)
@@ -69,3 +72,11 @@ class PageCache:
         for mapped in self._maps.values():
             mapped.close()
         self._maps.clear()
+        self.answers = False
+
+
+def _is_told(path: str) -> bool:
+    """Whether `mincore` tells this user the truth about `path`; to others it says "all cached"."""
+    if sys.platform == "win32":
+        return False
+    return os.access(path, os.W_OK) or os.stat(path).st_uid == os.geteuid()

@@ -7,6 +7,7 @@ engine starts without it.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -60,7 +61,8 @@ class RoutingProfile:
             "tokens": self.tokens,
             "counts": [[round(float(c), 3) for c in row] for row in self.counts],
         }
-        beside = self.path.with_suffix(".new")
+        # Named by the process: a window and a terminal may learn about one model at once.
+        beside = self.path.with_suffix(f".{os.getpid()}.new")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with open(beside, "w", encoding="utf-8") as file:
@@ -69,7 +71,8 @@ class RoutingProfile:
                 os.fsync(file.fileno())
             os.replace(beside, self.path)
         except OSError as error:
-            beside.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                beside.unlink()
             raise ProfileError(
                 f"The profile {self.path} could not be saved: {error.strerror or error}",
                 "What was learned before is kept; free some space",
@@ -87,7 +90,7 @@ class RoutingProfile:
             return
         try:
             self._take(json.loads(text))
-        except (ValueError, ProfileError) as error:
+        except (ValueError, OverflowError, RecursionError, ProfileError) as error:
             self._set_aside(str(error))
 
     def _take(self, data: object) -> None:
@@ -99,7 +102,7 @@ class RoutingProfile:
             raise ProfileError("it belongs to another model")
         try:
             counts = np.array(data.get("counts"), dtype=np.float64)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise ProfileError("its counts are no table of numbers") from None
         tokens = data.get("tokens")
         if counts.shape != self.counts.shape or not isinstance(tokens, int) or tokens < 0:

@@ -10,6 +10,7 @@ nothing that the running step has used is overwritten before the step ends.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
@@ -26,6 +27,8 @@ from engine.tiers.disk import ModelFiles
 from engine.tiers.page_cache import PageCache
 from engine.tiers.placement import place
 from engine.tiers.profile import RoutingProfile
+
+log = logging.getLogger(__name__)
 
 Key = tuple[int, int]  # (layer, expert)
 
@@ -47,6 +50,8 @@ class ExpertStore:
         self._files = files
         self._profile = profile
         self._page_cache = PageCache(plan)
+        # An expert that was just read lies in the page cache; whether it stays is noticed later.
+        self._outside = Tier.COLD if self._page_cache.answers else Tier.FROZEN
         self._arena = Arena(arena_bytes)
         self._staging = [Slot(largest_slot(plan)) for _ in range(staging_slots(plan))]
         shape = (len(self._experts), max(x.count for x in self._experts))
@@ -56,8 +61,8 @@ class ExpertStore:
         self._slots: dict[Key, Slot] = {}
         self._ring: OrderedDict[Key, None] = OrderedDict()  # least recently used first
         self._hot: dict[Key, None] = {}  # best first; those not yet read are in `_pending`
-        self._pending: deque[Key] = deque()  # may name experts that a step has read since
-        self.pending_bytes = 0  # room that hot experts not yet read will take
+        self._pending: dict[Key, None] = {}  # hot experts that are not read yet, best first
+        self.pending_bytes = 0  # room that they will take
         self._step_uses: set[Key] = set()
         self._step_tokens = 0
         self._step_hits = [0, 0, 0, 0]
@@ -103,6 +108,7 @@ class ExpertStore:
         for at in range(0, len(missing), size):
             for expert, slot in zip(missing[at : at + size], self._staging, strict=False):
                 self._read(layer, expert, slot)
+                self._label((layer, expert), self._outside)
                 part[expert] = slot.address
             yield part
             part = np.zeros_like(part)
@@ -141,7 +147,7 @@ class ExpertStore:
         self._ring = OrderedDict.fromkeys(reversed(kept))
         for key in self._slots:
             self._label(key, Tier.HOT if key in self._hot else Tier.WARM)
-        self._pending = deque(key for key in self._hot if key not in self._slots)
+        self._pending = dict.fromkeys(key for key in self._hot if key not in self._slots)
         self.pending_bytes = sum(int(self._sizes[layer]) for layer, _ in self._pending)
         self._arena.resize(arena_bytes)
 
@@ -149,9 +155,15 @@ class ExpertStore:
         """Read hot experts that are not resident yet for about `seconds`. True if any are left."""
         deadline = time.monotonic() + seconds
         while self._pending and time.monotonic() < deadline:
-            key = self._pending.popleft()
-            if key not in self._slots:
-                self._place(key)
+            try:
+                placed = self._place(next(iter(self._pending)))
+            except DiskReadError as error:
+                # Nobody waits for these: a step that needs one will meet the error itself.
+                log.warning("%s", error)
+                placed = False
+            if not placed:
+                self._pending.clear()
+                self.pending_bytes = 0
         return bool(self._pending)
 
     def fill_all(self, progress: Callable[[int, int], None]) -> None:
@@ -217,7 +229,7 @@ class ExpertStore:
     def _admit(self, key: Key) -> bool:
         """Make room for `key` and read it. False when this step leaves no room."""
         size = int(self._sizes[key[0]])
-        if key not in self._hot:
+        if key not in self._pending:
             # Room that hot experts will take, as soon as they are read, is not the ring's.
             free = self._arena.capacity - self._arena.used - self.pending_bytes
             victims: list[Key] = []
@@ -233,30 +245,35 @@ class ExpertStore:
                 return False
             for victim in victims:
                 self._drop(victim)
-        self._place(key)
-        return True
+        return self._place(key)
 
-    def _place(self, key: Key) -> None:
+    def _place(self, key: Key) -> bool:
+        """Read `key` into a slot of its own. False when the system has no memory for one."""
         slot = self._arena.take(int(self._sizes[key[0]]))
+        if slot is None:
+            return False
         try:
             self._read(*key, slot)
-        except DiskReadError:
+        except BaseException:  # whatever it was, Ctrl+C too: the slot's bytes must not get lost
             self._arena.give(slot)
             raise
         self._slots[key] = slot
         self._table[key] = slot.address
-        if key in self._hot:
+        if key in self._pending:
+            del self._pending[key]
             self.pending_bytes -= slot.size
+        if key in self._hot:
             self._label(key, Tier.HOT)
         else:
             self._ring[key] = None
             self._label(key, Tier.WARM)
+        return True
 
     def _drop(self, key: Key) -> None:
         self._ring.pop(key, None)
         self._table[key] = 0
         self._arena.give(self._slots.pop(key))
-        self._label(key, Tier.COLD)  # it was just read: its pages are still there, or soon noticed
+        self._label(key, self._outside)
 
     def _label(self, key: Key, tier: Tier) -> None:
         if self.tiers[key] != tier:

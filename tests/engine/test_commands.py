@@ -66,6 +66,20 @@ def test_logits_take_ids_or_a_text(run: Run, model: str, tmp_path: Path) -> None
     assert code == 0 and np.load(out).shape[0] > 0
 
 
+def test_logits_on_a_full_disk_lose_nothing(run: Run, model: str) -> None:
+    code, _, err = run("logits", model, "--tokens", "1,2", "--out", "/nowhere/x.npy")
+    assert code == 1 and "/nowhere/x.npy" in err
+
+
+def test_measuring_teaches_the_profile_nothing(run: Run, model: str, tmp_path: Path) -> None:
+    flags = ("--profile-dir", str(tmp_path / "p"))
+    run("bench", model, "--prompt-tokens", "8", "--gen-tokens", "4", "--repeat", "1", *flags)
+    run("logits", model, "--tokens", "1,2", "--out", str(tmp_path / "l.npy"), *flags)
+    assert not (tmp_path / "p").exists()
+    run("chat", "hello", "--model", model, "--max-tokens", "2", *flags)
+    assert len(list((tmp_path / "p").iterdir())) == 1
+
+
 def test_chat_answers_and_exits(run: Run, model: str) -> None:
     flags = ("--model", model, "--seed", "3", "--max-tokens", "5")
     code, first, _ = run("chat", "hello", *flags)
@@ -135,7 +149,7 @@ def test_a_bad_value_is_one_readable_line(
 def test_the_configuration_file_sets_defaults_and_flags_win(run: Run, model: str) -> None:
     config_file().parent.mkdir(parents=True, exist_ok=True)
     try:
-        config_file().write_text("budget: 25%\nctx: 64\n")
+        config_file().write_text("budget: 25%\nctx: 64\ntemp: 1\n")
         assert json.loads(run("plan", model, "--json")[1])["context"] == 64
         plan = json.loads(run("plan", model, "--budget", "50%", "--json")[1])
         assert plan["experts_resident"] == 6
@@ -151,6 +165,8 @@ def test_the_configuration_file_sets_defaults_and_flags_win(run: Run, model: str
         (b"bugdet: 5%\n", "'bugdet'"),
         (b"ctx: many\n", "'many'"),
         (b"- a list\n", "no keys"),
+        (b"system: 2024-13-45\n", "no valid YAML"),
+        (b"[" * 5000, "no valid YAML"),
     ],
 )
 def test_a_corrupt_configuration_is_named_and_kept(

@@ -123,6 +123,6 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_device_that_is_really_full(tmp_path: Path) -> None:
     path = tmp_path / "abc.json"
-    path.with_suffix(".new").symlink_to("/dev/full")
+    path.with_suffix(f".{os.getpid()}.new").symlink_to("/dev/full")
     with pytest.raises(ProfileError, match="No space left"):
         used_profile(path).save()

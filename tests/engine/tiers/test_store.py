@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import errno
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -197,3 +199,57 @@ def test_more_experts_than_staging_slots_come_in_parts(make, plan: ModelPlan) ->
     h.store._staging, rest = h.store._staging[:3], h.store._staging[3:]
     h.step(40)
     h.store._staging += rest
+
+
+def refuse_reads(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    def read(fd: int, buffers: list[memoryview], offset: int) -> int:
+        raise error
+
+    monkeypatch.setattr(os, "preadv", read)
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EIO, "Input/output error"), KeyboardInterrupt()])
+def test_a_read_that_fails_costs_no_memory_and_leaves_the_store_usable(
+    make, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    h = make("30%")
+    h.step()
+    before = h.store.resident_bytes
+    refuse_reads(monkeypatch, error)
+    kept = []  # the error keeps its frames alive, as a log or a future would
+    for _ in range(50):
+        h.store.begin_step(1)
+        with pytest.raises((DiskReadError, KeyboardInterrupt)) as caught:
+            for layer in range(LAYERS):
+                list(h.store.serve(layer, np.arange(EXPERTS, dtype=np.int32)[None]))
+        kept.append(caught)
+    assert h.store.resident_bytes <= before
+    h.store.resize(0)
+    monkeypatch.undo()
+    h.step(5)
+    assert h.store.resident_bytes == 0
+
+
+def test_a_pause_on_a_failing_disk_is_a_warning(
+    make, plan: ModelPlan, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    h = make("0%")
+    h.store.resize(arena(plan, FULL))
+    refuse_reads(monkeypatch, OSError(errno.EIO, "Input/output error"))
+    assert h.store.fill(1) is False
+    assert "Input/output error" in caplog.text and h.store.pending_bytes == 0
+    monkeypatch.undo()
+    h.step(40)  # what was given up is read when it is needed
+
+
+def test_no_memory_for_a_slot_is_no_error(make, plan: ModelPlan, monkeypatch) -> None:
+    h = make("0%")
+    h.store.resize(arena(plan, FULL))
+
+    def refuse(*args: object, **kwargs: object) -> None:
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    monkeypatch.setattr("engine.tiers.arena.Slot", refuse)
+    h.step(3)
+    h.store.fill(1)
+    assert h.store.resident_bytes == 0
