@@ -242,6 +242,8 @@ class Worker:
             self._answer(model, job)
             self._report_end(model)
         more = model.idle(IDLE_SLICE_SECONDS)
+        if not more:  # nothing moves from here on: what did is told before the state is idle
+            self._delta_due = 0.0
         self._report(model)
         self._set_work(model, "idle", 0.0, 0.0)
         return more
