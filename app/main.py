@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QApplication
 from app import strings
 from app.backend.engine import Engine, State
 from app.backend.process import engine_command
+from app.backend.signals import Signals
 from app.core.conversations import ConversationStore
 from app.core.paths import Paths, locate
 from app.core.settings import SettingsStore
@@ -181,5 +182,8 @@ def run(arguments: list[str]) -> int:
     app.setDesktopFileName(strings.APP_ID)
     app.setStyle("Fusion")
     program = Program(locate(), engine_command())
+    signals = Signals(program.window.close, program)
     program.start(arguments[0] if arguments else "")
-    return app.exec()
+    code = app.exec()
+    signals.deleteLater()
+    return code

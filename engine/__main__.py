@@ -7,9 +7,11 @@ import dataclasses
 import io
 import logging
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from engine.config_file import read_config
 from engine.errors import SettingError, StokerError
@@ -33,21 +35,41 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = _parser().parse_args(argv)
     logging.basicConfig(format="stoker: %(message)s", level=logging.WARNING)
     run: Callable[[argparse.Namespace], int] = args.run
+    for name in ("SIGTERM", "SIGHUP"):  # what was learned is saved on the way out
+        if hasattr(signal, name) and threading.current_thread() is threading.main_thread():
+            signal.signal(getattr(signal, name), lambda number, _: sys.exit(128 + number))
     try:
         return run(args)
     except StokerError as error:
-        print(f"stoker: {error}", file=sys.stderr)
-        return 1
+        return _fail(str(error))
+    except MemoryError as error:
+        return _fail(f"There is not enough memory: {error}. Use a smaller --ctx or --budget.")
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
         # Whoever read the output has seen enough; Python must not write to it again at the exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:  # what no layer expected: a full disk behind the output, say
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _fail(f"{error.filename or 'The output'}: {error.strerror or error}.")
+
+
+def _fail(message: str) -> int:
+    """One line on stderr, whatever a path or a value in it holds; the exit code."""
+    print(f"stoker: {' '.join(message.split())}", file=sys.stderr)
+    return 1
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says in one line what is wrong with the arguments."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"stoker: {message}. `{self.prog} --help` lists what there is.\n")
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="stoker", description="Run large Mixture-of-Experts models on an ordinary PC."
     )
     parser.add_argument("--version", action="version", version=f"stoker {VERSION}")

@@ -17,10 +17,12 @@ def read_config(path: Path, *tables: type[Any]) -> dict[str, Any]:
     Raises SettingError naming the file, and the line or the key, for anything that is not a knob
     with a value of the right type.
     """
+    if not path.exists():
+        return {}
+    if not path.is_file():  # a pipe would never end
+        raise SettingError(f"{path} is no ordinary file", "Remove it")
     try:
         text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return {}
     except (OSError, UnicodeDecodeError) as error:
         raise SettingError(f"{path} cannot be read: {error}", "Repair or remove it") from error
     try:

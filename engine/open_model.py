@@ -226,7 +226,12 @@ def _open_template(
     try:
         text = Path(override).read_text(encoding="utf-8") if override else ""
     except (OSError, UnicodeDecodeError) as error:
-        raise SettingError(f"--chat-template {override} cannot be read: {error}") from error
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise SettingError(
+            f"--chat-template {override} cannot be read: {why}", "Give a file with a template"
+        ) from error
+    if override and not text.strip():
+        raise SettingError(f"--chat-template {override} is empty", "Give a file with a template")
     try:
         return open_chat_template(file, tokenizer, text)
     except ChatTemplateError as error:

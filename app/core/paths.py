@@ -51,7 +51,10 @@ def icon_file(name: str) -> Path:
 
 
 def set_aside(path: Path) -> Path:
-    """Rename a file that cannot be used, so that nothing of the user is ever deleted."""
+    """Rename a file that cannot be used, so that nothing of the user is ever deleted.
+
+    Returns where it now lies. Raises OSError where the folder cannot be written.
+    """
     number = 1
     while (target := path.with_name(f"{path.name}.broken-{number}")).exists():
         number += 1

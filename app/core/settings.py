@@ -104,10 +104,13 @@ class SettingsStore:
         except OSError as error:
             self.notice = settings_set_aside(str(self._path), str(error))
             return Settings()
-        except ValueError:
+        except (ValueError, RecursionError):
             data = None
         if not isinstance(data, dict):
-            self.notice = settings_set_aside(str(paths.set_aside(self._path)), "")
+            try:
+                self.notice = settings_set_aside(str(paths.set_aside(self._path)), "")
+            except OSError as error:  # it stays where it is, and is not used
+                self.notice = settings_set_aside(str(self._path), str(error))
             return Settings()
         return from_data(data)
 

@@ -9,12 +9,14 @@ import threading
 from typing import Any
 
 from engine.decode.sampler import SamplingParams
-from engine.errors import PromptTooLongError, SettingError, StokerError
+from engine.errors import SettingError, StokerError
 from engine.open_model import Engine, open_model
 from engine.settings import ChatSettings, EngineSettings
 from engine.text.generate import Finished, GenerationRequest, TextDelta
 
 Messages = list[dict[str, Any]]
+
+_HELP = "An empty line or Ctrl+D ends, Ctrl+C stops an answer, /new starts afresh."
 
 
 def chat(
@@ -30,7 +32,8 @@ def chat(
     try:
         if prompt is not None:
             messages.append({"role": "user", "content": prompt})
-            _answer(engine, sampling, messages, as_json)
+            finished = _answer(engine, sampling, messages, as_json)
+            return 130 if finished.reason == "cancelled" else 0
         else:
             _talk(engine, sampling, messages)
     finally:
@@ -39,31 +42,35 @@ def chat(
 
 
 def _talk(engine: Engine, sampling: ChatSettings, messages: Messages) -> None:
-    print(f"{engine.info.name}. Empty line or Ctrl+D ends, /new starts afresh.", file=sys.stderr)
+    prompt = "> " if sys.stdin is not None and sys.stdin.isatty() else ""
+    if prompt:
+        print(f"{engine.info.name}. {_HELP}", file=sys.stderr)
     start = list(messages)
     while True:
         try:
-            text = input("> ").strip()
-        except EOFError:
-            print()
+            text = input(prompt).strip()
+        except (EOFError, KeyboardInterrupt, RuntimeError):  # the last: there is no input at all
+            print(file=sys.stderr)
             return
         if not text:
             return
         if text == "/new":
             messages[:] = start
             continue
+        if text.startswith("/"):
+            print(_HELP, file=sys.stderr)
+            continue
         messages.append({"role": "user", "content": text})
         try:
             _answer(engine, sampling, messages, as_json=False)
-        except PromptTooLongError as error:
-            messages.pop()
-            print(f"stoker: {error} /new starts afresh.", file=sys.stderr)
         except StokerError as error:
             messages.pop()
             print(f"stoker: {error}", file=sys.stderr)
 
 
-def _answer(engine: Engine, sampling: ChatSettings, messages: Messages, as_json: bool) -> None:
+def _answer(
+    engine: Engine, sampling: ChatSettings, messages: Messages, as_json: bool
+) -> Finished:
     """Stream the answer to standard output and append it to `messages`. Ctrl+C stops it."""
     prompt = engine.tokenizer.encode_prompt(engine.template.render(messages))
     request = GenerationRequest(
@@ -73,7 +80,7 @@ def _answer(engine: Engine, sampling: ChatSettings, messages: Messages, as_json:
     )
     cancel = threading.Event()
     text = ""
-    finished: Finished | None = None
+    finished = Finished("cancelled", len(prompt), 0, 0, 0.0, 0.0)
     # Ctrl+C ends the answer between two steps, never inside one.
     before = signal.signal(signal.SIGINT, lambda *_: cancel.set())
     try:
@@ -86,7 +93,7 @@ def _answer(engine: Engine, sampling: ChatSettings, messages: Messages, as_json:
                 finished = event
     finally:
         signal.signal(signal.SIGINT, before)
-    if as_json and finished is not None:
+    if as_json:
         print(
             json.dumps(
                 {
@@ -97,9 +104,10 @@ def _answer(engine: Engine, sampling: ChatSettings, messages: Messages, as_json:
                 }
             )
         )
-    elif not as_json:
+    else:
         print()
     messages.append({"role": "assistant", "content": text})
+    return finished
 
 
 def _show_progress(phase: str, done: int, total: int) -> None:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from engine.errors import SettingError
 from engine.open_model import Engine, open_model
+from engine.paths import DEMO_MODEL
 from engine.settings import EngineSettings
 
 
@@ -20,8 +21,9 @@ def write_logits(settings: EngineSettings, tokens: str | None, prompt: str | Non
 
     Raises SettingError for bad ids, an empty text, or a file that cannot be written.
     """
+    target = _target(out, settings)
     engine = open_model(settings)
-    beside = Path(f"{out}.new")
+    beside = target.with_name(f"{target.name}.{os.getpid()}.new")
     try:
         ids = _ids(engine, tokens, prompt)
         shape = (len(ids), engine.plan.vocab)
@@ -31,7 +33,7 @@ def write_logits(settings: EngineSettings, tokens: str | None, prompt: str | Non
                 np.lib.format.write_array_header_1_0(file, header)
                 for rows in _steps(engine, ids, settings.chunk):
                     file.write(rows.tobytes())
-            os.replace(beside, out)
+            os.replace(beside, target)
         except OSError as error:
             raise SettingError(
                 f"--out {out} cannot be written: {error.strerror or error}", "Give another file"
@@ -42,6 +44,19 @@ def write_logits(settings: EngineSettings, tokens: str | None, prompt: str | Non
             beside.unlink()
         engine.close(learn=False)
     return 0
+
+
+def _target(out: str, settings: EngineSettings) -> Path:
+    """The file that `out` means. Raises SettingError for one that must not be replaced."""
+    if not out:
+        raise SettingError("--out is empty", "Name the file to write")
+    target = Path(out).resolve()
+    model = Path(settings.model) if settings.model else DEMO_MODEL
+    if target.suffix == ".gguf" or (target.exists() and target.samefile(model)):
+        raise SettingError(f"--out {out} is a model", "Name a file that ends in .npy")
+    if target.exists() and not target.is_file():
+        raise SettingError(f"--out {out} is no ordinary file", "Name the file to write")
+    return target
 
 
 def _steps(engine: Engine, ids: NDArray[np.int32], chunk: int) -> Iterator[NDArray[np.float32]]:

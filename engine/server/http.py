@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import functools
 import json
 import logging
 import os
@@ -17,7 +16,7 @@ from typing import Any
 
 import uvicorn
 
-from engine.errors import ServerStartError
+from engine.errors import ServerStartError, StokerError
 from engine.protocol import PROTOCOL_VERSION, Listening, to_json
 from engine.server.contract import LoadedModel, OpenModel, Progress
 from engine.server.guard import Access, is_loopback
@@ -40,7 +39,8 @@ def serve(
     """Serve `settings.model` until SIGINT, SIGTERM or the end of the parent. Blocks.
 
     With `parent_pipe`, the first line of standard input is the token (an empty one: none), and its
-    end means that the parent is gone. Raises ServerStartError, SettingError.
+    end means that the parent is gone. Without it, a model that cannot be loaded ends the server:
+    exit code 1. Raises ServerStartError, SettingError.
     """
     check(server)
     logging.basicConfig(
@@ -49,11 +49,25 @@ def serve(
     token = read_token() if parent_pipe else server.token
     listener, access = listen(server.host, server.port, token)
 
-    running = Server(functools.partial(open_model, settings), access, listener)
+    failed = False
+
+    def load(progress: Progress) -> LoadedModel:
+        nonlocal failed
+        try:
+            return open_model(settings, progress)
+        except StokerError:
+            failed = True
+            if not parent_pipe:  # a window reads why from /health; a terminal was told
+                running.stop()
+            raise
+
+    running = Server(load, access, listener)
     if parent_pipe:
         die_with_parent()
         watch_parent(running.stop)
     running.run_until_stopped()
+    if failed:
+        sys.exit(1)
 
 
 class Server(uvicorn.Server):
@@ -106,7 +120,7 @@ class Server(uvicorn.Server):
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        names = ("SIGINT", "SIGTERM", "SIGBREAK")
+        names = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
         signals = [getattr(signal, name) for name in names if hasattr(signal, name)]
         before = {number: signal.signal(number, self._on_signal) for number in signals}
         try:

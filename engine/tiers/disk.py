@@ -35,7 +35,8 @@ class ModelFiles:
                 ) from error
             if got == 0:
                 raise DiskReadError(
-                    f"{path} ends at offset {offset + done:,}, {len(into) - done:,} bytes early",
+                    f"{path} ends before offset {offset + done:,}, where "
+                    f"{len(into) - done:,} bytes of the model should be",
                     "The file was changed or cut while it was in use: restore it and start again",
                 )
             done += got

@@ -75,23 +75,26 @@ class RoutingProfile:
                 beside.unlink()
             raise ProfileError(
                 f"The profile {self.path} could not be saved: {error.strerror or error}",
-                "What was learned before is kept; free some space",
+                "What was saved before is kept; check the folder and its free space",
             ) from error
         self._dirty = False
 
     def load(self) -> None:
         """Read the counts if the file is there; set a file aside that does not fit."""
+        if not self.path.exists():
+            return
+        if not self.path.is_file():  # a pipe would never end
+            self._set_aside("it is no ordinary file")
+            return
         try:
             text = self.path.read_text(encoding="utf-8")
-        except FileNotFoundError:
-            return
         except (OSError, UnicodeDecodeError) as error:
             self._set_aside(f"it cannot be read ({error})")
             return
         try:
             self._take(json.loads(text))
         except (ValueError, OverflowError, RecursionError, ProfileError) as error:
-            self._set_aside(str(error))
+            self._set_aside(str(error).rstrip("."))
 
     def _take(self, data: object) -> None:
         if not isinstance(data, dict) or data.get("format") != "stoker-profile":

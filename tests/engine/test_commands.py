@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -181,3 +186,55 @@ def test_a_corrupt_configuration_is_named_and_kept(
         assert config_file().read_bytes() == content
     finally:
         config_file().unlink()
+
+
+def test_logits_never_replace_a_model_or_a_device(run: Run, model: str, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.bin"
+    copy.write_bytes(Path(model).read_bytes())
+    link = tmp_path / "link.npy"
+    link.symlink_to(copy)
+    for out, say in (
+        (str(copy), "is a model"),
+        (str(link), "is a model"),
+        ("/dev/null", "ordinary"),
+    ):
+        code, _, err = run("logits", str(copy), "--tokens", "1", "--out", out)
+        assert code == 1 and say in err
+    assert copy.read_bytes() == Path(model).read_bytes()
+    assert Path("/dev/null").is_char_device()
+
+
+def start(*args: str, **more: Any) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "engine", *args],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more,
+    )  # fmt: skip
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_behind_the_output_is_one_line(model: str) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "engine", "plan", model],
+            stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False,
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr == "stoker: The output: No space left on device.\n"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_what_was_learned_survives_a_signal(model: str, tmp_path: Path, number: int) -> None:
+    chat = start(
+        "chat", "--model", model, "--profile-dir", str(tmp_path / "p"), "--max-tokens", "3",
+        stdin=subprocess.PIPE,
+    )  # fmt: skip
+    assert chat.stdin is not None and chat.stdout is not None
+    chat.stdin.write("hello\n")
+    chat.stdin.flush()
+    assert chat.stdout.readline()  # the answer is there, the next prompt is awaited
+    time.sleep(0.2)
+    chat.send_signal(number)
+    _, err = chat.communicate(timeout=30)
+    assert "Traceback" not in err
+    assert len(list((tmp_path / "p").glob("*.json"))) == 1

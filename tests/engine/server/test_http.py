@@ -229,7 +229,11 @@ def test_settings_are_checked() -> None:
 
 @posix_signals
 def test_a_failed_load_can_be_read(root: Path) -> None:
-    with process(root, fail=True) as server:
+    """A window reads over HTTP why its engine has no model."""
+    with process(root, stdin=subprocess.PIPE, parent_pipe=True, fail=True) as server:
+        assert server.child.stdin is not None
+        server.child.stdin.write("\n")
+        server.child.stdin.flush()
         port = server.listening().port
         wait_for(lambda: health(port).phase == "failed")
         text = "model.gguf ends at byte 100, expected 200. Download it again."
@@ -244,8 +248,15 @@ def test_a_failed_load_can_be_read(root: Path) -> None:
             assert error["code"] == "model_failed" and text in error["message"]
         server.child.send_signal(signal.SIGTERM)
         code, _, err = server.end()
-    assert code == 0
+    assert code == 1
     assert f"stoker: {text}\n" in err
+
+
+def test_a_failed_load_ends_a_server_without_a_window(root: Path) -> None:
+    with process(root, fail=True) as server:
+        code, _, err = server.end()
+    assert code == 1
+    assert "stoker: model.gguf ends at byte 100, expected 200. Download it again.\n" in err
 
 
 def test_a_bug_while_loading(caplog: pytest.LogCaptureFixture) -> None:

@@ -188,7 +188,7 @@ def test_a_file_that_shrinks_while_running_is_an_error_that_names_file_and_offse
     with path.open("r+b") as file:
         file.truncate(plan.layers[0].experts.gate.offset + 10)
     h.store.begin_step(1)
-    with pytest.raises(DiskReadError, match=r"model\.bin ends at offset") as error:
+    with pytest.raises(DiskReadError, match=r"model\.bin ends before offset") as error:
         list(h.store.serve(0, np.array([[3, 4]], np.int32)))
     assert str(path) in str(error.value)
 
