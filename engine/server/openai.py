@@ -39,7 +39,7 @@ def prepare_chat(body: bytes, model: LoadedModel) -> Prepared:
     rendered = model.template.render(
         messages, tools=tools, add_generation_prompt=True, **_template_arguments(fields)
     )
-    prompt = _fitting(model.tokenizer.encode_prompt(rendered), model, "messages")
+    prompt = _fitting(_encode(rendered, model, "messages"), model, "messages")
     limit = fields.integer("max_completion_tokens", 1, MAX_TOKENS)
     if limit is None:
         limit = fields.integer("max_tokens", 1, MAX_TOKENS)
@@ -145,7 +145,7 @@ def _completion_prompt(fields: Fields, model: LoadedModel) -> list[int]:
     if isinstance(prompt, list) and len(prompt) == 1 and isinstance(prompt[0], str | list):
         prompt = prompt[0]
     if isinstance(prompt, str):
-        return model.tokenizer.encode_prompt(RenderedPrompt(prompt))
+        return _encode(RenderedPrompt(prompt), model, "prompt")
     if isinstance(prompt, list) and prompt and all(type(item) is int for item in prompt):
         size = model.tokenizer.size
         wrong = next((item for item in prompt if not 0 <= item < size), None)
@@ -161,23 +161,35 @@ def _completion_prompt(fields: Fields, model: LoadedModel) -> list[int]:
     raise fields.wrong("prompt", "a string, a list of token ids, or a list with one string")
 
 
+def _encode(prompt: RenderedPrompt, model: LoadedModel, param: str) -> list[int]:
+    """The ids of `prompt`. One that cannot fit is refused before it keeps the tokenizer busy."""
+    least = model.tokenizer.least_tokens(prompt.marked)
+    if least >= model.context_size:
+        raise _too_long(f"at least {least}", least, model, param)
+    return model.tokenizer.encode_prompt(prompt)
+
+
+def _too_long(count: str, tokens: int, model: LoadedModel, param: str) -> ApiError:
+    size = model.context_size
+    return ApiError(
+        400,
+        f"The prompt has {count} tokens, the context holds {size}, and one is needed for "
+        "the answer",
+        "Shorten the conversation or start with a larger --ctx",
+        param=param,
+        code="context_length_exceeded",
+        prompt_tokens=tokens,
+        context=size,
+    )
+
+
 def _fitting(prompt: list[int], model: LoadedModel, param: str) -> tuple[int, ...]:
     """The prompt, if the context has room for it and one token of an answer."""
-    size = model.context_size
     if not prompt:
         problem = f"{param} is empty"
         raise ApiError(400, problem, "Give some text", param=param, code="invalid_value")
-    if len(prompt) >= size:
-        raise ApiError(
-            400,
-            f"The prompt has {len(prompt)} tokens, the context holds {size}, and one is needed for "
-            "the answer",
-            "Shorten the conversation or start with a larger --ctx",
-            param=param,
-            code="context_length_exceeded",
-            prompt_tokens=len(prompt),
-            context=size,
-        )
+    if len(prompt) >= model.context_size:
+        raise _too_long(str(len(prompt)), len(prompt), model, param)
     return tuple(prompt)
 
 

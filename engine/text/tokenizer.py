@@ -62,6 +62,7 @@ class Tokenizer:
         self.unused: npt.NDArray[np.bool_] = np.asarray(vocabulary.kinds) == TokenKind.UNUSED
         self.unused.setflags(write=False)
         user_defined = {i for i, k in enumerate(self._kinds) if k == TokenKind.USER_DEFINED}
+        self._longest = max(map(len, self._tokens))  # characters, one byte each at the least
         self._always = self._matchable(user_defined - self.control_ids)
         self._special = self._matchable(user_defined | self.control_ids)
 
@@ -101,6 +102,10 @@ class Tokenizer:
         if self.add_bos and self.bos_id is not None and ids[:1] != [self.bos_id]:
             ids.insert(0, self.bos_id)
         return ids
+
+    def least_tokens(self, text: str) -> int:
+        """What `text` takes at the very least, known without reading it."""
+        return -(-len(text) // self._longest)
 
     def _merge(self, text: str) -> list[int]:
         try:

@@ -326,8 +326,9 @@ def test_the_window_as_parent(root: Path, tmp_path: Path) -> None:
     assert len(list(profiles.iterdir())) == 1
 
 
-def test_a_missing_model_is_told(root: Path, tmp_path: Path) -> None:
-    with serve(root, tmp_path, "--model", str(tmp_path / "none.gguf")) as server:
+def test_a_missing_model_is_told_to_the_window(root: Path, tmp_path: Path) -> None:
+    flags = ("--parent-pipe", "--model", str(tmp_path / "none.gguf"))
+    with serve(root, tmp_path, *flags, stdin="\n") as server:
         deadline = time.monotonic() + START_SECONDS
         while server.health().phase != "failed":
             assert time.monotonic() < deadline
@@ -335,6 +336,15 @@ def test_a_missing_model_is_told(root: Path, tmp_path: Path) -> None:
         assert "none.gguf" in server.health().error
         assert server.process.poll() is None
         assert "stoker: " in server.log.read_text() and "Traceback" not in server.log.read_text()
+
+
+def test_a_missing_model_ends_a_server_at_the_terminal(root: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "engine", "serve", "--port", "0", "--model", "none.gguf"],
+        cwd=root, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "stoker: none.gguf" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_a_port_in_use_is_one_line(root: Path) -> None:

@@ -31,6 +31,9 @@ class FakeTokenizer:
 
     size = 300
 
+    def least_tokens(self, text: str) -> int:
+        return len(text)
+
     def encode_prompt(self, prompt: RenderedPrompt) -> list[int]:
         return list(prompt.text.encode("utf-8", "replace"))
 

@@ -188,3 +188,9 @@ def test_a_normal_token_outside_the_byte_alphabet(vocabulary: Vocabulary) -> Non
     kinds = [*vocabulary.kinds[:-1], int(TokenKind.NORMAL)]
     odd = Tokenizer(replace(vocabulary, tokens=changed, kinds=kinds))
     assert odd.token_bytes(len(changed) - 1) == "日本".encode()
+
+
+def test_the_least_number_of_tokens_is_a_lower_bound(tokenizer: Tokenizer) -> None:
+    for text in ("", "a", "the quick brown fox's " * 50, "日本語 🙂" * 20, " " * 300):
+        assert tokenizer.least_tokens(text) <= len(tokenizer.encode(text, special=True))
+    assert tokenizer.least_tokens("x" * 100_000) > 500
