@@ -280,14 +280,18 @@ def test_the_deltas_add_up(served: Served, client: openai.OpenAI) -> None:
             used += len(value.used)
             for layer, expert, tier in value.moved:
                 tiers[layer * experts + expert] = tier
-        elif isinstance(value, Status) and worker and not worker.is_alive():
-            if (value.state, value.queued) == ("idle", 0):  # it comes behind the last delta
-                snapshot = next(v for _, v in served.events() if isinstance(v, Residency))
-                looks += 1
-                # Between that delta and the snapshot the system may take pages of the file out of
-                # its cache, of which the next delta tells.
-                if snapshot.tiers == bytes(tiers) or looks == 5:
-                    break
+        elif (
+            isinstance(value, Status)
+            and (value.state, value.queued) == ("idle", 0)  # it comes behind the last delta
+            and worker
+            and not worker.is_alive()
+        ):
+            snapshot = next(v for _, v in served.events() if isinstance(v, Residency))
+            looks += 1
+            # Between that delta and the snapshot the system may take pages of the file out of its
+            # cache, of which the next delta tells.
+            if snapshot.tiers == bytes(tiers) or looks == 5:
+                break
     assert used > 0
     assert snapshot.tiers == bytes(tiers)
 
