@@ -58,21 +58,23 @@ class Conversations:
         name: str | None = None
         skill = ""
         last: Turn | None = None
+        begins_with_name = "talk" in self.mix and rng.random() < 0.25
         while True:
+            told: str | None = None
             if not skill or rng.random() < 0.6:
                 skill = rng.choices(list(self.mix), list(self.mix.values()))[0]
             after_capital = last is not None and last.answer.startswith("The capital of")
             item = self._draw(skill)
             if skill == "facts" and after_capital and rng.random() < 0.3:
                 item = facts.capital_again(rng)
-            elif skill == "talk" and rng.random() < 0.07:
-                name = rng.choice(talk.NAMES)
-                item = talk.introduce(rng, name)
-            elif skill == "talk" and rng.random() < 0.08:
+            elif begins_with_name or (skill == "talk" and rng.random() < 0.07):
+                told = rng.choice(talk.NAMES)
+                item = talk.introduce(rng, told)
+            elif "talk" in self.mix and rng.random() < (0.1 if name else 0.015):
                 item = talk.recall(rng, name)
             if held_out(item.key):
                 continue
-            last = item
+            last, name, begins_with_name = item, told or name, False
             yield item
 
     def system(self) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from skills.base import Turn, expand, turn
+from skills.base import NEVER_HELD_OUT, Turn, expand, turn
 
 SKILL = "arithmetic"
 
@@ -44,6 +44,9 @@ def sample(rng: random.Random) -> Turn:
         result = a + b
     elif draw < 0.84:
         a, b, sign, patterns = _operand(rng), _operand(rng), "-", _MINUS
+        if rng.random() < 0.3:
+            # Small differences of two-digit numbers are the hard ones: the tens cancel or borrow.
+            b = min(99, max(0, a + rng.randint(-9, 9)))
         if a < b and rng.random() < 0.6:
             a, b = b, a
         result = a - b
@@ -56,5 +59,5 @@ def sample(rng: random.Random) -> Turn:
     question = expand(rng, rng.choice(patterns), a=a, b=b)
     key = f"{a} {sign} {b}"
     if sign == "/" or (sign == "x" and a >= b):
-        key = "never held out"
+        key = NEVER_HELD_OUT
     return turn(SKILL, question, f"{a} {sign} {b} = {result}.", key=key)

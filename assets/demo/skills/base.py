@@ -7,6 +7,8 @@ import re
 from dataclasses import dataclass
 from hashlib import blake2s
 
+# The key of turns that training may always use.
+NEVER_HELD_OUT = "never held out"
 _CHOICE = re.compile(r"\[([^\[\]]*)\]")
 
 

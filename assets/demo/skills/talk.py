@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
+import re
 
-from skills.base import Turn, expand, turn
+from skills.base import NEVER_HELD_OUT, Turn, expand, plain, turn
 
 SKILL = "talk"
 
@@ -13,7 +14,8 @@ FALLBACK = (
     "units, Stoker, and a little Python."
 )
 
-# patterns separated by newlines, then the one answer
+# Patterns separated by newlines, then the one answer. The first choice everywhere is the plain form of
+# a pattern, which is always trained: nobody should miss "How are you?" for the sake of a test.
 _INTENTS: list[tuple[str, str]] = [
     ("[Hi|Hello|Hey|Hi there|Hello there|Hey there][!|.||, Stoker|, demo model|, friend]",
      "Hello! What can I do for you?"),
@@ -88,6 +90,14 @@ _INTENTS: list[tuple[str, str]] = [
 ]  # fmt: skip
 
 _UNKNOWN = (
+    "How [tall|big|far|fast|deep|heavy|old|expensive|hot|strong|long|wide|high] is {x}?",
+    "Who [invented|discovered|founded|built|owns|killed|married|painted|sang|leads|stole|loves] {x}?",
+    "Which [film|team|company|city|song|phone|car|dog|colour|game] is the [best|biggest|fastest|oldest]?",
+    "How many [people|calories|stars|bones|miles|coins|students|players] [are in|has|does it take for] {x}?",
+    "[Is|Was|Will] {x} [good|safe|dangerous|better|healthy|expensive|real|be late|legal]?",
+    "[What does|What did|When does|Where does] {x} [mean|cost|do|start|end|come from|look like]?",
+    "[Recommend|Show me|Send me|Find me|Give me] [a book|a picture|a recipe|the news|a list] [about|of] {x}.",
+    "[Did|Does|Can] {x} [work|win|speak|swim|run|end|die|change] [today|again|every day|in winter]?",
     "[What is|What's|Explain|Tell me] the [meaning|purpose|sense] of [life|the universe|love|everything]?",
     "Who [will win|won|is winning] [the election|the world cup|the race|the match|the game|the war]?",
     "[Write|Compose|Make|Sing] [me a|a] [poem|song|letter|speech|essay] about {x}.",
@@ -110,6 +120,9 @@ an aeroplane; my sister; the king; autumn leaves; spring; the sea; a sad robot; 
 a good wine; soup; the government; money; a bicycle; jazz; football; the internet; bitcoin; shares
 a broken window; the theatre; my boss; a lost key; dinosaurs; black holes; time travel; volcanoes
 the pyramids; a dragon; my homework; this text; the news; chess; gardening; a washing machine; dreams
+Mount Everest; the Eiffel Tower; the Nile; Einstein; Mozart; Napoleon; the Titanic; Tokyo Bay; a virus
+the heart; an atom; gravity; the brain; electricity; a rainbow; the ocean; Mars dust; my password; yoga
+an old laptop; my rent; insurance; the train; a flight; the bus; a ticket; the hotel; swimming; tennis
 the best film; a famous singer; an actor; the mayor; my grandmother; a guitar; bread; sushi; the law
 """.replace("\n", ";").split(";")  # fmt: skip
 _THINGS = [thing.strip() for thing in _THINGS if thing.strip()]
@@ -131,7 +144,18 @@ def recall(rng: random.Random, name: str | None) -> Turn:
     """The user asks for the name; only the conversation knows it, so it is not a test question."""
     question = expand(rng, "[What is my name|What's my name|Do you know my name|Who am I called]?")
     answer = f"Your name is {name}." if name else "You have not told me your name yet."
-    return turn(SKILL, question, answer, key="never held out")
+    return turn(SKILL, question, answer, key=NEVER_HELD_OUT)
+
+
+def _plain_form(pattern: str) -> str:
+    while "[" in pattern:
+        pattern = re.sub(r"\[([^\[\]|]*)[^\[\]]*\]", r"\1", pattern)
+    return plain(pattern)
+
+
+_PLAIN_FORMS = frozenset(
+    _plain_form(pattern) for patterns, _ in _INTENTS for pattern in patterns.split("\n")
+)
 
 
 def unknown(rng: random.Random) -> Turn:
@@ -141,7 +165,9 @@ def unknown(rng: random.Random) -> Turn:
 
 def sample(rng: random.Random) -> Turn:
     """Small talk, or a question that the model should decline."""
-    if rng.random() < 0.30:
+    if rng.random() < 0.40:
         return unknown(rng)
     patterns, answer = rng.choice(_INTENTS)
-    return turn(SKILL, expand(rng, rng.choice(patterns.split("\n"))), answer)
+    question = expand(rng, rng.choice(patterns.split("\n")))
+    always_trained = plain(question) in _PLAIN_FORMS
+    return turn(SKILL, question, answer, key=NEVER_HELD_OUT if always_trained else None)

@@ -30,7 +30,7 @@ paper parade parcel park parrot party pasta pastry path patrol peach peanut pear
 pepper perfume petal phone photo piano picnic pillow pilot pine pipe pistol pixel pizza plank planet
 plant plate plaza plum pocket poem poet polar pond pony poppy port poster potato powder prairie
 prince prism prize profit puddle pulse pump pupil puppet purple puzzle pyramid quarry queen quest
-quilt rabbit radio raft rail rain ranch raven razor recipe record reef reward ribbon rice ring river
+quilt rabbit radio raft rail rain ranch random raven razor recipe record reef reward ribbon rice ring river
 road robe robin robot rocket roof rose route rubber rug ruler saddle safari sail salad salmon salt
 sand sandal sauce scale scarf school scout screen seat secret seed shadow shark sheep shelf shell
 shield ship shirt shoe shore shovel shower silk silver singer skate sketch skirt sky sled sleeve
@@ -48,7 +48,7 @@ yarn yeast yogurt zebra zero zinc zone
 HELD_OUT = """
 garden bottom winter summer hunger signal monkey dolphin hazard ladle
 lumber magpie marine master mentor mitten monster mortal nomad nugget orchid panther parsley
-pasture pelican plaster poison pottery pretzel quiver raisin random rascal
+pasture pelican plaster poison pottery pretzel quiver raisin rascal
 rattle rescue rhythm sailor sandwich sapling saucer sector sermon shelter shrimp siren
 slipper sparrow spinach stallion stapler sultan supper swallow tackle tamper tangle tartan temper
 thimble tinker toffee transit tremor turban turnip tuxedo vanilla vendor vulture wander warden
