@@ -1,102 +1,144 @@
-"""Speed beside llama.cpp on one file, in turns: python -m tests.peer_speed MODEL [--threads 1,2]
+"""Speed beside other engines on one file, in turns, as a Markdown table.
 
-Both read the same random prompt and then decode; each round runs one after the other, so that what
-else the machine does hits both. llama.cpp is the build of the xllamacpp wheel, asked through its
-server with greedy sampling. Prints a table of medians with least and greatest, and the ratio of the
-medians.
+    python -m tests.peer_speed MODEL --peer "ik_llama.cpp=PATH/llama-bench -rtr 1 -thp 1" \\
+        --peer "llama.cpp=PATH/llama-bench" --threads 1,2 --depths 0,2048
+
+A peer is a name and a `llama-bench` with its switches. Every round runs each engine once, as its
+own process, one after the other, so that what else the machine does hits all of them; each warms up
+before it measures. A probe reads memory before and after each round with as many threads: rows
+whose probes differ much say more about the machine than about the engines. Figures are medians
+[least-greatest] of tokens per second, and the ratio to the faster peer.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import shlex
 import statistics
+import subprocess
+import sys
 import time
+from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from engine.open_model import open_model
-from engine.settings import EngineSettings
-from tests.llama_cpp import LlamaCpp
-
-Speeds = dict[str, list[float]]  # prompt, answer: tokens per second of each round
+PROBE_BYTES = 1 << 28
 
 
-class Stoker:
-    def __init__(self, path: Path, threads: int, context: int) -> None:
-        settings = EngineSettings(model=str(path), budget="100%", threads=threads, ctx=context)
-        self._engine = open_model(settings)
+@dataclass(frozen=True)
+class Workload:
+    """`prompt` or `answer` tokens behind `depth` tokens, on `threads` threads; one of them is 0."""
 
-    def run(self, prompt: list[int], tokens: int) -> tuple[float, float]:
-        session = self._engine.session
-        session.tokens.clear()
+    prompt: int
+    answer: int
+    depth: int
+    threads: int
+
+
+def probe(threads: int, seconds: float = 0.7) -> float:
+    """GB/s that `threads` readers reach together."""
+    arrays = [np.ones(PROBE_BYTES // 8, np.int64) for _ in range(threads)]
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(np.max, arrays))
+        rounds = 0
         start = time.perf_counter()
-        for _ in session.read(prompt):
-            pass
-        read = time.perf_counter()
-        for _ in range(tokens):
-            session.append(int(session.logits.argmax()))
-        end = time.perf_counter()
-        return len(prompt) / (read - start), tokens / (end - read)
-
-    def close(self) -> None:
-        self._engine.close()
+        while time.perf_counter() - start < seconds:
+            list(pool.map(np.max, arrays))
+            rounds += 1
+        spent = time.perf_counter() - start
+    return rounds * threads * PROBE_BYTES / spent / 1e9
 
 
-class Peer:
-    def __init__(self, path: Path, threads: int, context: int) -> None:
-        self._server = LlamaCpp(path, context, threads)
+def stoker(model: Path, work: Workload, isa: str) -> float:
+    command = [
+        sys.executable, "-m", "engine", "bench", str(model), "--budget", "100%", "--json",
+        "--prompt-tokens", str(max(work.prompt, 1)), "--gen-tokens", str(work.answer),
+        "--depth", str(work.depth), "--repeat", "2", "--threads", str(work.threads),
+        "--ctx", str(work.depth + work.prompt + work.answer + 64),
+    ]  # fmt: skip
+    result = json.loads(_output(command + (["--isa", isa] if isa != "auto" else [])))
+    speeds = result["prefill_tok_s"] if work.prompt else result["decode_tok_s"]
+    return float(speeds[-1])  # the first run maps pages
 
-    def run(self, prompt: list[int], tokens: int) -> tuple[float, float]:
-        answer = self._server.post(
-            "/completion", prompt=prompt, n_predict=tokens + 1, temperature=0.0, ignore_eos=True,
-            cache_prompt=False, samplers=[],
-        )  # fmt: skip
-        timings = answer["timings"]
-        return timings["prompt_per_second"], timings["predicted_per_second"]
+
+def peer(command: str, model: Path, work: Workload) -> float:
+    """llama-bench warms up by itself. A fork without `-d` measures depth with `-gp`."""
+    args = shlex.split(command)
+    args += ["-m", str(model), "-t", str(work.threads), "-r", "1", "-o", "json"]
+    if not work.depth:
+        args += ["-p", str(work.prompt), "-n", str(work.answer)]
+    elif " -d," in _output([args[0], "--help"]):
+        args += ["-p", str(work.prompt), "-n", str(work.answer), "-d", str(work.depth)]
+    else:
+        args += ["-p", "0", "-n", "0", "-gp", f"{work.depth},{work.answer}"]
+    return float(json.loads(_output(args))[0]["avg_ts"])
+
+
+def _output(command: list[str]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"{shlex.join(command)} failed:\n{done.stderr[-2000:]}")
+    return done.stdout
 
 
 def measure(
-    path: Path, threads: int, rounds: int, prompt_tokens: int, answer_tokens: int
-) -> dict[str, Speeds]:
-    context = prompt_tokens + answer_tokens + 64
-    ours, theirs = Stoker(path, threads, context), Peer(path, threads, context)
-    vocab = ours._engine.plan.vocab
-    out: dict[str, Speeds] = {n: {"prompt": [], "answer": []} for n in ("Stoker", "llama.cpp")}
-    for number in range(rounds + 1):
-        rng = np.random.default_rng(number)
-        prompt = rng.integers(0, min(vocab, 30000), prompt_tokens).tolist()
-        for name, engine in (("Stoker", ours), ("llama.cpp", theirs)):
-            speeds = engine.run(prompt, answer_tokens)
-            if number:  # the first round maps pages
-                for what, speed in zip(("prompt", "answer"), speeds, strict=True):
-                    out[name][what].append(speed)
-    ours.close()
-    return out
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("model", type=Path)
-    parser.add_argument("--threads", default="1,2")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--prompt-tokens", type=int, default=512)
-    parser.add_argument("--answer-tokens", type=int, default=64)
-    args = parser.parse_args()
-    print(
-        "| what | threads | Stoker tok/s | llama.cpp tok/s | ratio |\n"
-        "| --- | --- | --- | --- | --- |"
-    )
-    for threads in map(int, args.threads.split(",")):
-        speeds = measure(args.model, threads, args.rounds, args.prompt_tokens, args.answer_tokens)
-        for what in ("prompt", "answer"):
-            ours, theirs = speeds["Stoker"][what], speeds["llama.cpp"][what]
-            ratio = statistics.median(ours) / statistics.median(theirs)
-            print(f"| {what} | {threads} | {_cell(ours)} | {_cell(theirs)} | {ratio:.2f} |")
+    model: Path, work: Workload, peers: dict[str, str], rounds: int, isa: str
+) -> tuple[dict[str, list[float]], list[float]]:
+    """Speeds of every engine, Stoker first, and the probes."""
+    speeds: dict[str, list[float]] = defaultdict(list)
+    probes = [probe(work.threads)]
+    for _ in range(rounds):
+        speeds["Stoker"].append(stoker(model, work, isa))
+        for name, command in peers.items():
+            speeds[name].append(peer(command, model, work))
+        probes.append(probe(work.threads))
+    return speeds, probes
 
 
 def _cell(values: list[float]) -> str:
     return f"{statistics.median(values):.1f} [{min(values):.1f}-{max(values):.1f}]"
+
+
+def _row(work: Workload, speeds: dict[str, list[float]], probes: list[float]) -> str:
+    ours, *theirs = (statistics.median(values) for values in speeds.values())
+    what = f"prompt {work.prompt}" if work.prompt else f"answer, depth {work.depth}"
+    cells = " | ".join(_cell(values) for values in speeds.values())
+    ratio = f"{ours / max(theirs):.2f}" if theirs else "-"
+    return f"| {what} | {work.threads} | {cells} | {ratio} | {_cell(probes)} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("models", type=Path, nargs="+")
+    parser.add_argument("--peer", action="append", default=[], metavar="NAME=COMMAND")
+    parser.add_argument("--threads", default="1,2")
+    parser.add_argument("--depths", default="0")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--prompt-tokens", type=int, default=512, help="0: only answers")
+    parser.add_argument("--answer-tokens", type=int, default=64, help="0: only prompts")
+    parser.add_argument("--isa", default="auto")
+    args = parser.parse_args()
+    peers = dict(item.split("=", 1) for item in args.peer)
+    for model in args.models:
+        print(
+            f"\n{model.name}\n\n| what | threads | Stoker | {' | '.join(peers)} | ratio | "
+            f"read GB/s |\n|{' --- |' * (5 + len(peers))}"
+        )
+        for threads in map(int, args.threads.split(",")):
+            works = [
+                Workload(0, args.answer_tokens, depth, threads)
+                for depth in map(int, args.depths.split(","))
+                if args.answer_tokens
+            ]
+            if args.prompt_tokens:
+                works.append(Workload(args.prompt_tokens, 0, 0, threads))
+            for work in works:
+                row = _row(work, *measure(model, work, peers, args.rounds, args.isa))
+                print(row, flush=True)
 
 
 if __name__ == "__main__":
