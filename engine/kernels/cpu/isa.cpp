@@ -2,17 +2,17 @@
 // compiler's __builtin_cpu_supports, whose runtime part is missing from some Clang toolchains.
 #include "isa.h"
 
-#if defined(STOKER_X86)
+#if defined(__x86_64__)
 #include <cpuid.h>
 #endif
 
 namespace stoker {
 
-#if defined(STOKER_X86)
+#if defined(__x86_64__)
 namespace {
 
 struct Features {
-  bool avx2 = false, avx512 = false, vnni = false;
+  bool avx2 = false, avxvnni = false, avx512 = false, avx512vnni = false;
 };
 
 bool has(unsigned reg, int bit) { return ((reg >> bit) & 1u) != 0; }
@@ -28,7 +28,8 @@ Features detect() {
   f.avx2 = f16c && has(b, 5) && (saved & 0x06) == 0x06;
   f.avx512 = f.avx2 && has(b, 16) && has(b, 17) && has(b, 30) && has(b, 31) &&  // F, DQ, BW, VL
              (saved & 0xe0) == 0xe0;
-  f.vnni = f.avx512 && has(c, 11);
+  f.avx512vnni = f.avx512 && has(c, 11);
+  f.avxvnni = f.avx2 && __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && has(a, 4);
   return f;
 }
 
@@ -37,10 +38,11 @@ Features detect() {
 
 std::vector<const OpTable*> available_tables() {
   std::vector<const OpTable*> tables;
-#if defined(STOKER_X86)
+#if defined(__x86_64__)
   const Features f = detect();
-  if (f.vnni) tables.push_back(&avx512vnni_table);
+  if (f.avx512vnni) tables.push_back(&avx512vnni_table);
   if (f.avx512) tables.push_back(&avx512_table);
+  if (f.avxvnni) tables.push_back(&avxvnni_table);
   if (f.avx2) tables.push_back(&avx2_table);
 #endif
   tables.push_back(&scalar_table);

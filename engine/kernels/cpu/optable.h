@@ -84,8 +84,8 @@ struct OpTable {
 };
 
 extern const OpTable scalar_table;
-#if defined(STOKER_X86)
-extern const OpTable avx2_table, avx512_table, avx512vnni_table;
+#if defined(__x86_64__)
+extern const OpTable avx2_table, avxvnni_table, avx512_table, avx512vnni_table;
 #endif
 
 }  // namespace stoker

@@ -1,5 +1,6 @@
 // Processors with AVX2 and F16C (2013 on).
 #define STOKER_ISA avx2
+#define STOKER_VNNI 0
 #include "vec_avx2.h"
 
 #include "../ops/table.h"

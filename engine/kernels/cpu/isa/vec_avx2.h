@@ -1,7 +1,9 @@
-// The integer vocabulary on AVX2 (with F16C): a B64 is two registers of 32 codes.
+// The integer vocabulary on AVX2 (with F16C), with AVX-VNNI where STOKER_VNNI is 1: a B64 is two registers
+// of 32 codes.
 //
 // vpmaddubsw makes exact 16-bit sums of two products u8 * s8 (2 * 128 * 127 < 2^15), vpmaddwd multiplies
-// them by their sub-scales and adds pairs to 32 bits. Signed codes: |w| * (x with the sign of w).
+// them by their sub-scales and adds pairs to 32 bits. Signed codes: |w| * (x with the sign of w). With VNNI
+// one vpdpbusd makes sums of four, and signed codes have their top bit flipped: see vec_avx512.h.
 //
 // Contract of vec_scalar.h; see there for what each function means.
 #pragma once
@@ -21,7 +23,7 @@ using Acc = __m256i;
 using MinAcc = __m256i;
 using PairAcc = B64;
 
-constexpr int WIDE_BIAS = 0;
+constexpr int WIDE_BIAS = STOKER_VNNI ? 128 : 0;
 
 STOKER_INLINE __m256i load256(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
 STOKER_INLINE __m128i load128(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
@@ -79,23 +81,43 @@ STOKER_INLINE void store_scales(int16_t* p, S16 s) { _mm256_storeu_si256(reinter
 
 STOKER_INLINE Acc no_sum() { return _mm256_setzero_si256(); }
 
+// Byte indices that put word `at` into both halves of 32 bits; with VNNI into the low half, above it zero.
+constexpr int spread_index(int at) {
+  const unsigned once = 2 * at * 0x101 + 0x100;
+  return static_cast<int>(once | (STOKER_VNNI ? 0x8080u : once) << 16);
+}
+
 // Sub-scale G over the low half, G + 1 over the high half. The half that holds both is doubled first.
 template <int G>
 STOKER_INLINE __m256i spread(S16 scales) {
   const __m256i both = _mm256_permute4x64_epi64(scales, G / 8 == 0 ? 0x44 : 0xee);
-  constexpr char a = 2 * (G % 8), b = a + 2;
-  const __m256i index =
-      _mm256_setr_epi8(a, a + 1, a, a + 1, a, a + 1, a, a + 1, a, a + 1, a, a + 1, a, a + 1, a, a + 1, b,
-                       b + 1, b, b + 1, b, b + 1, b, b + 1, b, b + 1, b, b + 1, b, b + 1, b, b + 1);
-  return _mm256_shuffle_epi8(both, index);
+  constexpr int a = spread_index(G % 8), b = spread_index(G % 8 + 1);
+  return _mm256_shuffle_epi8(both, _mm256_setr_epi32(a, a, a, a, b, b, b, b));
+}
+
+// 8 sums: acc + pairs of 16-bit products, of int16 words.
+STOKER_INLINE __m256i dot2(__m256i acc, __m256i a, __m256i b) {
+#if STOKER_VNNI
+  return _mm256_dpwssd_avx_epi32(acc, a, b);
+#else
+  return _mm256_add_epi32(acc, _mm256_madd_epi16(a, b));
+#endif
+}
+
+// Products of 32 codes below 64 and 32 activations: 16 sums of two, or with VNNI 8 sums of four in the even
+// words.
+STOKER_INLINE __m256i products(__m256i codes, __m256i x) {
+#if STOKER_VNNI
+  return _mm256_dpbusd_avx_epi32(_mm256_setzero_si256(), codes, x);
+#else
+  return _mm256_maddubs_epi16(codes, x);
+#endif
 }
 
 template <int PART>
 STOKER_INLINE Acc dot_scaled(Acc acc, B64 codes, const int8_t* x, S16 scales) {
-  const __m256i lo = _mm256_maddubs_epi16(codes.lo, load256(x)),
-                hi = _mm256_maddubs_epi16(codes.hi, load256(x + 32));
-  acc = _mm256_add_epi32(acc, _mm256_madd_epi16(lo, spread<4 * PART>(scales)));
-  return _mm256_add_epi32(acc, _mm256_madd_epi16(hi, spread<4 * PART + 2>(scales)));
+  acc = dot2(acc, products(codes.lo, load256(x)), spread<4 * PART>(scales));
+  return dot2(acc, products(codes.hi, load256(x + 32)), spread<4 * PART + 2>(scales));
 }
 
 template <int OFFSET>
@@ -108,18 +130,29 @@ STOKER_INLINE MinAcc min_sum(S16 mins, const int16_t* sums16) {
   return _mm256_madd_epi16(mins, load256(sums16));
 }
 
+STOKER_INLINE __m256i top_flipped(__m256i x) {
+  return STOKER_VNNI ? _mm256_xor_si256(x, _mm256_set1_epi8(static_cast<char>(0x80))) : x;
+}
+STOKER_INLINE B64 flipped(B64 x) { return {top_flipped(x.lo), top_flipped(x.hi)}; }
+
+// 8 sums of four products of signed codes (WIDE; with VNNI their top bit is flipped) or of codes 0..127.
 template <bool WIDE>
 STOKER_INLINE __m256i dot4(__m256i acc, __m256i w, __m256i x) {
+#if STOKER_VNNI
+  return _mm256_dpbusd_avx_epi32(acc, w, x);
+#else
   if constexpr (WIDE) {
     x = _mm256_sign_epi8(x, w);
     w = _mm256_abs_epi8(w);
   }
-  return _mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_maddubs_epi16(w, x), _mm256_set1_epi16(1)));
+  return dot2(acc, _mm256_maddubs_epi16(w, x), _mm256_set1_epi16(1));
+#endif
 }
 
 template <bool WIDE>
 STOKER_INLINE PairAcc dot_pair(B64 codes, const int8_t* x) {
   const __m256i zero = _mm256_setzero_si256();
+  if constexpr (WIDE) codes = flipped(codes);
   return {dot4<WIDE>(zero, codes.lo, load256(x)), dot4<WIDE>(zero, codes.hi, load256(x + 32))};
 }
 
@@ -129,10 +162,8 @@ STOKER_INLINE I tile_dot(I acc, I w, I x) {
 }
 
 STOKER_INLINE I tile_dot2(I acc, I w, I x) {
-  return acc + bits<I>(_mm256_madd_epi16(bits<__m256i>(w), bits<__m256i>(x)));
+  return bits<I>(dot2(bits<__m256i>(acc), bits<__m256i>(w), bits<__m256i>(x)));
 }
-
-STOKER_INLINE B64 flipped(B64 x) { return x; }
 
 // 8 x 8 words: pairs, then quads, within halves; then the halves.
 STOKER_INLINE void transpose8(const __m256i* r, int32_t* out) {

@@ -1,0 +1,11 @@
+// Processors with AVX-VNNI but not AVX-512 (Alder Lake to Arrow Lake, ...).
+#define STOKER_ISA avxvnni
+#define STOKER_VNNI 1
+#include "vec_avx2.h"
+
+#include "../ops/table.h"
+
+namespace stoker {
+extern const OpTable avxvnni_table;
+const OpTable avxvnni_table = avxvnni::make_table("avxvnni");
+}  // namespace stoker

@@ -1,0 +1,36 @@
+# The kernels' sources and flags, for every program that holds them: the extension module, and checks
+# without Python. Each instruction set is one source file with its own flags; the rest is
+# compiled for the baseline, and isa.cpp picks at run time.
+
+# The kernels use GCC/Clang vector types. On Windows: the ClangCL toolset of Visual Studio.
+if(NOT CMAKE_CXX_COMPILER_ID MATCHES "GNU|Clang")
+  message(FATAL_ERROR "Stoker's kernels need GCC or Clang; on Windows configure with -T ClangCL")
+endif()
+find_package(Threads REQUIRED)
+
+function(stoker_kernels target)
+  set(here ${CMAKE_CURRENT_FUNCTION_LIST_DIR})
+  # The arithmetic contract: every operation rounds on its own, no contraction, nothing reordered.
+  set(strict -ffp-contract=off -fno-fast-math -fno-math-errno -fno-trapping-math -Wall -Wextra)
+  set(kernel_flags ${strict} -O3 -Wno-psabi -Wno-ignored-attributes)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    list(APPEND kernel_flags -Wno-maybe-uninitialized)  # GCC 12 warns inside its own intrinsics
+  endif()
+
+  set(isas scalar)
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64|amd64")
+    list(APPEND isas avx2 avxvnni avx512 avx512vnni)
+    set(flags_avx2 -mavx2 -mf16c)
+    set(flags_avxvnni ${flags_avx2} -mavxvnni)
+    set(flags_avx512 ${flags_avx2} -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512)
+    set(flags_avx512vnni ${flags_avx512} -mavx512vnni)
+  endif()
+  foreach(isa ${isas})
+    target_sources(${target} PRIVATE ${here}/isa/${isa}.cpp)
+    set_property(SOURCE ${here}/isa/${isa}.cpp APPEND PROPERTY COMPILE_OPTIONS ${kernel_flags} ${flags_${isa}})
+  endforeach()
+  target_sources(${target} PRIVATE ${here}/engine.cpp ${here}/pool.cpp ${here}/isa.cpp)
+  target_include_directories(${target} PRIVATE ${here})
+  target_compile_options(${target} PRIVATE ${strict})
+  target_link_libraries(${target} PRIVATE Threads::Threads)
+endfunction()
