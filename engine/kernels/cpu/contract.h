@@ -6,8 +6,8 @@
 // subnormals (float_mode.h), no reassociation. "NaN" below means some NaN; its sign and payload are not
 // fixed.
 //
-// 1. Quantised activations. A row of float32 is cut into blocks as long as the weight format's blocks
-//    (32 or 256). amax = largest |x| of the block, taken on the bit patterns.
+// 1. Quantised activations. A row of float32 is cut into blocks as long as the weight format's term blocks
+//    (32 or 256 values; NVFP4 and Q2_0 store two term blocks of 32 together). amax = largest |x| of the block, taken on the bit patterns.
 //      amax not finite (some Inf or NaN):  scale = NaN, codes = 0     (every sum that uses it is NaN)
 //      amax < 2^-120:                      scale = 0,   codes = 0     (127 / amax could overflow)
 //      else: scale = amax / 127; inv = 127 / amax; code = round_half_even(x * inv), in -127..127.
@@ -16,6 +16,7 @@
 //    msum = sum of (sub-minimum * code_x), also exact.
 //      t = (d * dx) * float(isum)                                     without minima
 //      t = (d * dx) * float(isum) - (dmin * dx) * float(msum)         with minima
+//      t = (d0 * dx) * float(i0) + (d1 * dx) * float(i1)              NVFP4: halves of 16 values
 // 3. Row sum. Eight partial sums start at +0; the term of block b is added to partial sum b mod 8, in
 //    the order of b. Then s[i] += s[i + 4] (i < 4), s[i] += s[i + 2] (i < 2), s[0] + s[1].
 // 4. F32, F16 and BF16 weights: 32 partial sums from +0; partial j mod 32 += w[j] * x[j] in the order of

@@ -18,7 +18,7 @@ struct MatrixRef {
   const uint8_t* data;
   const FormatOps* format;
   int64_t rows, cols;
-  int64_t row_bytes() const { return cols / format->block * format->bytes; }
+  int64_t row_bytes() const { return cols / format->stored * format->bytes; }
 };
 
 struct Product {

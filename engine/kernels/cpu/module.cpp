@@ -27,9 +27,9 @@ const FormatOps& find_format(const OpTable& ops, const char* call, int id) {
 }
 
 void check_shape(const char* call, const FormatOps& format, int64_t rows, int64_t cols) {
-  require(rows > 0 && cols > 0 && cols % format.block == 0 && cols <= MAX_COLS, call,
+  require(rows > 0 && cols > 0 && cols % format.stored == 0 && cols <= MAX_COLS, call,
           "a matrix of " + std::to_string(rows) + " x " + std::to_string(cols) + " is not possible in " +
-              format.name + " (columns: a multiple of " + std::to_string(format.block) + ", at most " +
+              format.name + " (columns: a multiple of " + std::to_string(format.stored) + ", at most " +
               std::to_string(MAX_COLS) + ")");
 }
 

@@ -40,8 +40,9 @@ struct RowsJob {
 struct FormatOps {
   int id;
   const char* name;
-  int block;  // 1: unquantised, takes Act::x
-  int bytes;
+  int stored;  // values of a stored block
+  int block;   // values of a term block; 1: unquantised, takes Act::x
+  int bytes;   // of a stored block
   void (*rows)(const RowsJob&);
   void (*dequantise)(const uint8_t* row, int64_t cols, float* out);
 };

@@ -4,10 +4,8 @@
 
 namespace STOKER_ISA {
 
-struct Q4_0 {
-  static constexpr int ID = 2, BLOCK = 32, BYTES = 18, D_AT = 0;
-  static constexpr bool WIDE = false;
-  static constexpr int OFFSET = 8;
+struct Q4_0 : Block32<18, 0> {
+  static constexpr int ID = 2, OFFSET = 8;
 
   STOKER_INLINE B64 pair(const uint8_t* b, const uint8_t* c) { return nibble_pair(b + 2, c + 2); }
 };

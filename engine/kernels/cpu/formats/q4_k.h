@@ -7,11 +7,8 @@
 
 namespace STOKER_ISA {
 
-struct Q4_K {
-  static constexpr int ID = 12, BLOCK = 256, BYTES = 144, D_AT = 0, DMIN_AT = 2;
-  static constexpr bool MINS = true;
-  static constexpr int OFFSET = 0;
-  static constexpr int GROUP = 32;  // codes that share a scale
+struct Q4_K : Block256<144, 0, 2> {
+  static constexpr int ID = 12, GROUP = 32, MIN_GROUP = 32;
 
   template <int PART>
   STOKER_INLINE B64 codes(const uint8_t* b) {

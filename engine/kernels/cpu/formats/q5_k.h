@@ -6,11 +6,8 @@
 
 namespace STOKER_ISA {
 
-struct Q5_K {
-  static constexpr int ID = 13, BLOCK = 256, BYTES = 176, D_AT = 0, DMIN_AT = 2;
-  static constexpr bool MINS = true;
-  static constexpr int OFFSET = 0;
-  static constexpr int GROUP = 32;
+struct Q5_K : Block256<176, 0, 2> {
+  static constexpr int ID = 13, GROUP = 32, MIN_GROUP = 32;
 
   template <int PART>
   STOKER_INLINE B64 codes(const uint8_t* b) {

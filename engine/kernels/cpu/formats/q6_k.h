@@ -6,11 +6,8 @@
 
 namespace STOKER_ISA {
 
-struct Q6_K {
-  static constexpr int ID = 14, BLOCK = 256, BYTES = 210, D_AT = 208;
-  static constexpr bool MINS = false;
-  static constexpr int OFFSET = 32;
-  static constexpr int GROUP = 16;
+struct Q6_K : Block256<210, 208> {
+  static constexpr int ID = 14, OFFSET = 32;
 
   template <int PART>
   STOKER_INLINE B64 codes(const uint8_t* b) {

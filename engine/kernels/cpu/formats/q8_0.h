@@ -3,10 +3,9 @@
 
 namespace STOKER_ISA {
 
-struct Q8_0 {
-  static constexpr int ID = 8, BLOCK = 32, BYTES = 34, D_AT = 0;
-  static constexpr bool WIDE = true;  // codes are signed bytes
-  static constexpr int OFFSET = 0;
+struct Q8_0 : Block32<34, 0> {
+  static constexpr int ID = 8;
+  static constexpr bool WIDE = true;
 
   STOKER_INLINE B64 pair(const uint8_t* b, const uint8_t* c) { return pair32(b + 2, c + 2); }
 };

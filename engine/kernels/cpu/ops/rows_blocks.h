@@ -31,15 +31,16 @@ STOKER_INLINE Acc block_sum(const uint8_t* b, const int8_t* x, const int16_t* su
 template <class Fmt>
 STOKER_INLINE void prefetch_octet(const uint8_t* w) {
   const uintptr_t ahead = reinterpret_cast<uintptr_t>(w) + 4096;  // may lie outside the array: only a hint
+  constexpr int bytes = bytes_of<Fmt>(BLOCK_LANES);
   STOKER_UNROLL
-  for (int i = 0; i < BLOCK_LANES * Fmt::BYTES; i += 64)
+  for (int i = 0; i < bytes; i += 64)
     __builtin_prefetch(reinterpret_cast<const void*>(ahead + i));
 }
 
 // The terms of 8 consecutive blocks at w.
 template <class Fmt>
 STOKER_INLINE F8 octet(const uint8_t* w, const Act& a) {
-  const F8 dx = load<F8>(a.scales), d = halves8<Fmt::BYTES>(w + Fmt::D_AT);
+  const F8 dx = load<F8>(a.scales), d = Fmt::d8(w);
   if constexpr (Fmt::BLOCK == 256) {
     Acc sums[8];
     STOKER_UNROLL
@@ -52,19 +53,25 @@ STOKER_INLINE F8 octet(const uint8_t* w, const Act& a) {
       MinAcc mins[8];
       STOKER_UNROLL
       for (int j = 0; j < 8; ++j) mins[j] = min_sum(Fmt::mins(w + j * Fmt::BYTES), a.sums16 + 16 * j);
-      return t - (halves8<Fmt::BYTES>(w + Fmt::DMIN_AT) * dx) * to_float8(reduce_mins(mins));
+      return t - (Fmt::dmin8(w) * dx) * to_float8(reduce_mins(mins));
     }
   } else {
     PairAcc sums[4];
     STOKER_UNROLL
     for (int j = 0; j < 4; ++j) {
-      const uint8_t* b = w + 2 * j * Fmt::BYTES;
-      sums[j] = dot_pair<Fmt::WIDE>(Fmt::pair(b, b + Fmt::BYTES), a.codes + 64 * j);
+      const uint8_t* b = w + bytes_of<Fmt>(2 * j);
+      const uint8_t* c = Fmt::STORED == 64 ? b : b + Fmt::BYTES;
+      sums[j] = dot_pair<Fmt::WIDE>(Fmt::pair(b, c), a.codes + 64 * j);
     }
-    I8 isum = reduce_pairs(sums);
+    const I8 xsum = __builtin_convertvector(load<H8>(a.sums32), I8);
     constexpr int offset = Fmt::WIDE ? WIDE_BIAS : Fmt::OFFSET;
-    if constexpr (offset != 0) isum -= __builtin_convertvector(load<H8>(a.sums32), I8) * offset;
-    return (d * dx) * to_float8(isum);
+    I8 isum = reduce_pairs(sums);
+    if constexpr (offset != 0) isum -= xsum * offset;
+    const F8 t = (d * dx) * to_float8(isum);
+    if constexpr (Fmt::MINS)
+      return t - (Fmt::dmin8(w) * dx) * to_float8(xsum);
+    else
+      return t;
   }
 }
 
@@ -73,11 +80,11 @@ STOKER_INLINE void one_token(const RowsJob& job, int64_t token) {
   const Act& a = job.acts[token];
   float* out = job.outs[token];
   const int64_t blocks = job.cols / Fmt::BLOCK;
-  const uint8_t* w = job.w + job.row0 * blocks * Fmt::BYTES;
+  const uint8_t* w = job.w + job.row0 * bytes_of<Fmt>(blocks);
   if (blocks % BLOCK_LANES == 0) {
     for (int64_t r = job.row0; r < job.row1; ++r) {
       F8 s = {};
-      for (int64_t b = 0; b < blocks; b += BLOCK_LANES, w += BLOCK_LANES * Fmt::BYTES) {
+      for (int64_t b = 0; b < blocks; b += BLOCK_LANES, w += bytes_of<Fmt>(BLOCK_LANES)) {
         prefetch_octet<Fmt>(w);
         s = s + octet<Fmt>(w, act_from(a, b, Fmt::BLOCK));
       }
@@ -92,15 +99,15 @@ STOKER_INLINE void one_token(const RowsJob& job, int64_t token) {
     const int64_t rows = job.row1 - r < 8 ? job.row1 - r : 8;
     const int64_t total = rows * blocks;
     int64_t f = 0, phase = 0;
-    for (; f + BLOCK_LANES <= total; f += BLOCK_LANES, w += BLOCK_LANES * Fmt::BYTES) {
+    for (; f + BLOCK_LANES <= total; f += BLOCK_LANES, w += bytes_of<Fmt>(BLOCK_LANES)) {
       prefetch_octet<Fmt>(w);
       store(terms + f, octet<Fmt>(w, act_from(a, phase, Fmt::BLOCK)));
       phase += turn;
       if (phase >= blocks) phase -= blocks;
     }
     if (f < total) {  // the last blocks of the last rows: complete the octet with zeros
-      uint8_t padded[BLOCK_LANES * Fmt::BYTES] = {};
-      std::memcpy(padded, w, static_cast<size_t>((total - f) * Fmt::BYTES));
+      uint8_t padded[bytes_of<Fmt>(BLOCK_LANES)] = {};
+      std::memcpy(padded, w, static_cast<size_t>(bytes_of<Fmt>(total - f)));
       store(terms + f, octet<Fmt>(padded, act_from(a, phase, Fmt::BLOCK)));
     }
     for (int64_t i = 0; i < rows; ++i) {
@@ -114,37 +121,33 @@ STOKER_INLINE void one_token(const RowsJob& job, int64_t token) {
   }
 }
 
-// x = (d * sc) * q - dmin * mn, q with the format's offset taken off.
+// x = (d * sub-scale) * code - dmin * sub-minimum.
 template <class Fmt>
 static void dequantise_blocks(const uint8_t* row, int64_t cols, float* out) {
-  uint8_t q[256];
-  if constexpr (Fmt::BLOCK == 256) {
-    for (int64_t b = 0; b < cols / 256; ++b, row += Fmt::BYTES, out += 256) {
+  constexpr bool super = Fmt::BLOCK == 256;
+  for (int64_t at = 0; at < cols; at += Fmt::STORED, row += Fmt::BYTES) {
+    uint8_t q[256];
+    int16_t scales[16], mins[16];
+    if constexpr (super) {
       store64(q, Fmt::template codes<0>(row));
       store64(q + 64, Fmt::template codes<1>(row));
       store64(q + 128, Fmt::template codes<2>(row));
       store64(q + 192, Fmt::template codes<3>(row));
-      int16_t scales[16], mins[16] = {};
       store_scales(scales, Fmt::scales(row));
-      const float d = half_to_float(load<uint16_t>(row + Fmt::D_AT));
-      float dmin = 0.0f;
-      if constexpr (Fmt::MINS) {
-        store_scales(mins, Fmt::mins(row));
-        dmin = half_to_float(load<uint16_t>(row + Fmt::DMIN_AT));
-      }
-      for (int i = 0; i < 256; ++i) {
-        const float x = (d * static_cast<float>(scales[i / 16])) * static_cast<float>(q[i] - Fmt::OFFSET);
-        out[i] = Fmt::MINS ? x - dmin * static_cast<float>(mins[i / 16]) : x;
-      }
-    }
-  } else {
-    for (int64_t b = 0; b < cols / 32; ++b, row += Fmt::BYTES, out += 32) {
+      if constexpr (Fmt::MINS) store_scales(mins, Fmt::mins(row));
+    } else {
       store64(q, Fmt::pair(row, row));
-      const float d = half_to_float(load<uint16_t>(row + Fmt::D_AT));
-      for (int i = 0; i < 32; ++i) {
-        const int code = Fmt::WIDE ? static_cast<int8_t>(q[i]) : q[i] - Fmt::OFFSET;
-        out[i] = d * static_cast<float>(code);
-      }
+    }
+    for (int i = 0; i < Fmt::STORED; ++i) {
+      const int code = Fmt::WIDE ? static_cast<int8_t>(q[i]) : q[i] - Fmt::OFFSET;
+      float scale = Fmt::d(row, i / Fmt::BLOCK);
+      if constexpr (Fmt::HALVES)
+        if (i % 32 >= 16) scale = Fmt::e(row, i / 32);
+      if constexpr (super) scale = scale * static_cast<float>(scales[i / 16]);
+      float x = scale * static_cast<float>(code);
+      if constexpr (Fmt::MINS)
+        x = x - Fmt::dmin(row, i / Fmt::BLOCK) * static_cast<float>(super ? mins[i / 16] : 1);
+      out[at + i] = x;
     }
   }
 }

@@ -35,7 +35,7 @@ STOKER_INLINE void unpack_part(const uint8_t* const* rows, int64_t last_block, T
     } else {
       const int64_t b = 2 * PART < last_block ? 2 * PART : last_block;
       const int64_t c = 2 * PART + 1 < last_block ? 2 * PART + 1 : last_block;
-      codes[r] = Fmt::pair(rows[r] + b * Fmt::BYTES, rows[r] + c * Fmt::BYTES);
+      codes[r] = Fmt::pair(rows[r] + bytes_of<Fmt>(b), rows[r] + bytes_of<Fmt>(c));
       if constexpr (Fmt::WIDE) codes[r] = flipped(codes[r]);
     }
   }
@@ -161,7 +161,7 @@ STOKER_INLINE void use_tile(const Tile<Fmt>& tile, const Act* acts, int64_t unit
 template <class Fmt>
 static void rows_tiled(const RowsJob& job) {
   const int64_t blocks = job.cols / Fmt::BLOCK, per_unit = 256 / Fmt::BLOCK;
-  const int64_t units = (blocks + per_unit - 1) / per_unit, row_bytes = blocks * Fmt::BYTES;
+  const int64_t units = (blocks + per_unit - 1) / per_unit, row_bytes = bytes_of<Fmt>(blocks);
   float* sums = reinterpret_cast<float*>(job.scratch);  // [tokens][8][W]
   Tile<Fmt> tile;
   for (int64_t r = job.row0; r < job.row1; r += W) {
@@ -170,7 +170,7 @@ static void rows_tiled(const RowsJob& job) {
     for (int64_t u = 0; u < units; ++u) {
       const uint8_t* rows[W];
       for (int i = 0; i < W; ++i)  // rows that do not exist repeat the last one
-        rows[i] = job.w + (r + (i < live ? i : live - 1)) * row_bytes + u * per_unit * Fmt::BYTES;
+        rows[i] = job.w + (r + (i < live ? i : live - 1)) * row_bytes + u * bytes_of<Fmt>(per_unit);
       const int64_t last_block = (blocks - u * per_unit < per_unit ? blocks - u * per_unit : per_unit) - 1;
       unpack_tile<Fmt>(rows, last_block, tile);
       int64_t t = 0;

@@ -5,6 +5,7 @@
 // Order matters: later files use earlier ones.
 #include "math.h"
 #include "quantise.h"
+#include "../formats/concept.h"
 #include "../formats/floats.h"
 #include "../formats/q4_0.h"
 #include "../formats/q4_k.h"
@@ -21,12 +22,12 @@ namespace STOKER_ISA {
 
 template <class Fmt>
 constexpr FormatOps float_format(const char* name) {
-  return {Fmt::ID, name, 1, Fmt::BYTES, rows_float<Fmt>, dequantise_float<Fmt>};
+  return {Fmt::ID, name, 1, 1, Fmt::BYTES, rows_float<Fmt>, dequantise_float<Fmt>};
 }
 
 template <class Fmt>
 constexpr FormatOps block_format(const char* name) {
-  return {Fmt::ID, name, Fmt::BLOCK, Fmt::BYTES, rows_quantised<Fmt>, dequantise_blocks<Fmt>};
+  return {Fmt::ID, name, Fmt::STORED, Fmt::BLOCK, Fmt::BYTES, rows_quantised<Fmt>, dequantise_blocks<Fmt>};
 }
 
 // A new format is one header and one line here.
