@@ -27,7 +27,12 @@ LAYERS = (
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 OUTSIDE = {"open_model", "__main__", "commands", "bench"}  # these tie the layers together
 # Kernels are tensors in, tensors out: they know blocks, never files, plans or stores.
-KERNELS_MAY_USE = {"engine.errors", "engine.gguf.formats", "engine.gguf.dequant"}
+KERNELS_MAY_USE = {
+    "engine.errors",
+    "engine.gguf.formats",
+    "engine.gguf.dequant",
+    "engine.gguf.codebooks",
+}
 
 APP_LAYERS = (("core", "strings", "theme"), ("backend",), ("models",), ("views",))
 APP_RANK = {name: rank for rank, names in enumerate(APP_LAYERS) for name in names}

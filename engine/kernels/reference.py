@@ -86,17 +86,22 @@ def quantise(x: Floats, block: int) -> tuple[Ints, Floats]:
 
 
 def matmul(format: Format, w: Bytes, x: Floats) -> Floats:
-    """w: uint8 `[rows, row bytes]`, x: `[n, columns]`; gives `[n, rows]`."""
+    """w: uint8 `[rows, row bytes]`, x: `[n, columns]`; gives `[n, rows]`.
+
+    A term block whose halves have scales of their own gives the sum of two terms.
+    """
     with np.errstate(all="ignore"):
-        if format.block == 1:
+        if format.term == 1:
             weights = dequant.dequantise(format, w)
             return np.stack([_sum_in_lanes(weights * row, 32) for row in x])
         b = dequant.unpack(format, w)
-        codes, scales = quantise(x, format.block)
+        codes, scales = quantise(x, format.term)
         out = []
         for a, dx in zip(codes, scales):
-            isum = np.sum(b.codes * b.scales * a, axis=-1, dtype=np.int64)
-            terms = (b.d * dx) * isum.astype(_F)
+            products = (b.codes * b.scales * a).reshape(*b.d.shape, -1)
+            isum = np.sum(products, axis=-1, dtype=np.int64)
+            parts = (b.d * dx[:, None]) * isum.astype(_F)
+            terms = parts[..., 0] if b.d.shape[-1] == 1 else parts[..., 0] + parts[..., 1]
             if b.dmin is not None:
                 msum = np.sum(b.mins * a, axis=-1, dtype=np.int64)
                 terms = terms - (b.dmin * dx) * msum.astype(_F)

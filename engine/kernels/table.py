@@ -97,6 +97,7 @@ class Kernels:
         self._engine = _cpu.Engine(threads or physical_cores(), isa)
         self.threads: int = self._engine.threads
         self.isa: str = self._engine.isa
+        self.formats: frozenset[int] = frozenset(self._engine.formats)  # GGML type numbers
         self._expert_matrices: dict[ExpertMatrix, _cpu.ExpertMatrix] = {}
 
     def matmul(self, w: Matrix, x: Floats, out: Floats) -> None:

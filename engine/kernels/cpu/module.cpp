@@ -221,6 +221,13 @@ std::vector<std::string> available_isas() {
   return names;
 }
 
+// Type numbers of the tensor formats that the engine computes with.
+std::vector<int> formats(const Engine& e) {
+  std::vector<int> ids;
+  for (int i = 0; i < e.ops().format_count; ++i) ids.push_back(e.ops().formats[i].id);
+  return ids;
+}
+
 std::unique_ptr<Engine> make_engine(int threads, const std::string& isa) {
   require(threads >= 1 && threads <= 1024, "Kernels",
           "threads must be 1..1024, is " + std::to_string(threads));
@@ -250,6 +257,7 @@ NB_MODULE(_cpu, m) {
       .def(nb::new_(&make_engine), nb::arg("threads"), nb::arg("isa"))
       .def_prop_ro("isa", [](const Engine& e) { return e.ops().name; })
       .def_prop_ro("threads", &Engine::threads)
+      .def_prop_ro("formats", &formats)
       .def("matmul", &matmul)
       .def("rms_norm", &rms_norm)
       .def("head_norm_rope", &head_norm_rope)

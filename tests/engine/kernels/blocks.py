@@ -5,21 +5,39 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.gguf.formats import BF16, F16, F32, Q4_0, Q4_K, Q5_K, Q6_K, Q8_0, Format
+from engine.gguf import formats as f
+from engine.gguf.formats import Format
 from engine.kernels.table import Matrix
 
-HALVES = {Q4_0.id: (0,), Q8_0.id: (0,), Q4_K.id: (0, 2), Q5_K.id: (0, 2), Q6_K.id: (208,)}
-"""Where each block keeps its float16 scales."""
+HALVES = {
+    f.Q4_1: (0, 2),
+    f.Q5_1: (0, 2),
+    f.Q4_K: (0, 2),
+    f.Q5_K: (0, 2),
+    f.Q2_K: (80, 82),
+    f.Q3_K: (108,),
+    f.Q6_K: (208,),
+    f.TQ1_0: (52,),
+    f.TQ2_0: (64,),
+    f.MXFP4: (),  # these three have scales of another kind
+    f.NVFP4: (),
+    f.IQ1_M: (),
+}
+"""Where blocks keep their float16 scales, if not at the start."""
 
-WEIGHT_KINDS = ("sane", "any", "zero", "ones", "extreme")
+WEIGHT_KINDS = ("sane", "any", "zero", "ones", "extreme", "not finite")
 ACTIVATION_KINDS = ("normal", "wide", "tiny", "zeros", "ties", "not finite")
+
+_EXTREME_HALVES = np.array([0.0, 2.0**-24, 6e-5, 1.0, 65504.0], np.float16)
+_EXTREME_E8M0 = np.array([0, 1, 2, 127, 128, 254, 255], np.uint8)
+_EXTREME_E4M3 = np.array([0x00, 0x01, 0x07, 0x08, 0x7E, 0x7F, 0x80, 0xFF], np.uint8)
 
 
 def random_rows(
     format: Format, rows: int, cols: int, kind: str, rng: np.random.Generator
 ) -> NDArray[np.uint8]:
-    """uint8 `[rows, row bytes]`."""
-    if format.block == 1:
+    """uint8 `[rows, row bytes]`. `any`: scales of every bit pattern: Inf, NaN, subnormals."""
+    if format.term == 1:
         return _random_floats(format, rows, cols, kind, rng)
     n = cols // format.block
     b = rng.integers(0, 256, (rows, n, format.bytes), dtype=np.uint8)
@@ -27,16 +45,39 @@ def random_rows(
         b[rng.random((rows, n)) < 0.5] = 0
     elif kind == "ones":
         b[:] = rng.choice(np.array([0x00, 0x7F, 0x80, 0xFF], np.uint8), (rows, n, 1))
-    for at in HALVES[format.id]:
-        if kind == "any":  # every bit pattern: Inf, NaN, subnormals
-            continue
-        if kind == "extreme":
-            d = rng.choice(np.array([0.0, 2.0**-24, 6e-5, 1.0, 65504.0], np.float16), (rows, n))
-        else:
-            d = rng.uniform(0.01, 0.2, (rows, n)).astype(np.float16)
-        sign = np.where(rng.random((rows, n)) < 0.5, np.float16(-1), np.float16(1))
-        b[..., at : at + 2] = (d * sign)[..., None].view(np.uint8)
+    if kind != "any":
+        _set_scales(format, b, kind, rng)
     return b.reshape(rows, n * format.bytes)
+
+
+def _set_scales(format: Format, b: NDArray[np.uint8], kind: str, rng: np.random.Generator) -> None:
+    extreme = kind == "extreme"
+    if format is f.MXFP4:
+        shape = b.shape[:2]
+        b[..., 0] = rng.choice(_EXTREME_E8M0, shape) if extreme else rng.integers(120, 126, shape)
+    elif format is f.NVFP4:
+        shape = (*b.shape[:2], 4)
+        b[..., :4] = rng.choice(_EXTREME_E4M3, shape) if extreme else rng.integers(16, 60, shape)
+    elif format is f.IQ1_M:
+        words = np.ascontiguousarray(b[..., 48:56]).view("<u2")
+        nibbles = _random_halves(b.shape[:2], kind, rng).view(np.uint16)[..., None]
+        words &= 0xFFF
+        words |= (nibbles >> np.arange(0, 16, 4, dtype=np.uint16) & 15) << 12
+        b[..., 48:56] = words.view(np.uint8)
+    for at in HALVES.get(format, (0,)):
+        b[..., at : at + 2] = _random_halves(b.shape[:2], kind, rng)[..., None].view(np.uint8)
+
+
+def _random_halves(
+    shape: tuple[int, ...], kind: str, rng: np.random.Generator
+) -> NDArray[np.float16]:
+    if kind == "extreme":
+        d = rng.choice(_EXTREME_HALVES, shape)
+    else:
+        d = rng.uniform(0.01, 0.2, shape).astype(np.float16)
+    if kind == "not finite":
+        d.flat[rng.integers(d.size)] = rng.choice(np.array([np.inf, np.nan], np.float16))
+    return d * np.where(rng.random(shape) < 0.5, np.float16(-1), np.float16(1))
 
 
 def _random_floats(
@@ -49,12 +90,14 @@ def _random_floats(
         x[rng.random(x.shape) < 0.5] = -0.0
     if kind == "extreme":
         x *= rng.choice(np.array([1e-7, 1e-5, 1.0, 6e4], np.float32), x.shape)
-    if format is F32:
+    if kind == "not finite":
+        x.flat[rng.integers(x.size)] = rng.choice(np.array([np.inf, -np.inf, np.nan], np.float32))
+    if format is f.F32:
         return x.view(np.uint8)
-    if format is F16:
+    if format is f.F16:
         with np.errstate(over="ignore"):
             return x.astype(np.float16).view(np.uint8)
-    assert format is BF16
+    assert format is f.BF16
     return (x.view(np.uint32) >> np.uint32(16)).astype(np.uint16).view(np.uint8)
 
 
