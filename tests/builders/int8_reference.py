@@ -1,6 +1,6 @@
 """The reference model with the two roundings that Stoker's arithmetic makes on purpose.
 
-1. What a quantised matrix multiplies is rounded to int8, one scale per block of the weight format.
+1. What a quantised matrix multiplies is rounded to int8, one scale per term block.
 2. Keys and values are kept in half precision.
 
 With them a `transformers` model must agree with the engine almost to the last bit; without them it
@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from gguf import GGML_QUANT_SIZES
 from transformers import DynamicCache
 
 from tests.builders.blocks import Floats
@@ -63,7 +62,7 @@ def int8_activations(tiny: TinyModel) -> Iterator[None]:
     """Rounding 1 inside the block. The model is as before behind it."""
 
     def block_of(name: str) -> int:
-        return GGML_QUANT_SIZES[tiny.weights[name].type][0]
+        return tiny.weights[name].format.term
 
     hooks, forwards = [], []
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import gguf
-from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
+
+from engine.gguf.formats import F16, Q4_K, Q6_K, Q8_0, Format
+from tests.builders.blocks import format_named
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,28 +59,26 @@ def is_float_tensor(name: str) -> bool:
     return name.endswith("_norm.weight") or "ffn_gate_inp" in name
 
 
-def fitting_type(kind: GGMLQuantizationType, cols: int) -> GGMLQuantizationType:
-    """`kind`, or Q8_0 or F16 where the rows are not a multiple of its block."""
-    fallbacks = (kind, GGMLQuantizationType.Q8_0, GGMLQuantizationType.F16)
-    return next(k for k in fallbacks if cols % GGML_QUANT_SIZES[k][0] == 0)
+def fitting_format(format_: Format, cols: int) -> Format:
+    """`format_`, or Q8_0 or F16 where the rows are not a multiple of its block."""
+    return next(f for f in (format_, Q8_0, F16) if cols % f.block == 0)
 
 
-def mixed_type(name: str, mix: str, layers: int, tied: bool) -> GGMLQuantizationType:
-    """The type that a llama.cpp quantiser gives a matrix: `q4_k_m`, or one type for all.
+def mixed_format(name: str, mix: str, layers: int, tied: bool) -> Format:
+    """The format that a llama.cpp quantiser gives a matrix: `q4_k_m`, or one format for all.
 
     Q4_K_M: attention values and expert outputs are Q6_K in the first and last eighth of the layers
     and in every third between them, so is the matrix that makes the logits; the rest is Q4_K.
     """
-    kinds = GGMLQuantizationType
     if mix.lower() != "q4_k_m":
-        return kinds[mix.upper()]
+        return format_named(mix)
     if name == "output.weight" or (tied and name == "token_embd.weight"):
-        return kinds.Q6_K
+        return Q6_K
     if "attn_v" in name or "ffn_down_exps" in name:
         layer, eighth = int(name.split(".")[1]), layers // 8
         more = layer < eighth or layer >= 7 * layers // 8 or (layer - eighth) % 3 == 2
-        return kinds.Q6_K if more else kinds.Q4_K
-    return kinds.Q4_K
+        return Q6_K if more else Q4_K
+    return Q4_K
 
 
 def add_geometry(writer: gguf.GGUFWriter, g: Geometry, name: str) -> None:

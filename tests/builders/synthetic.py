@@ -3,7 +3,7 @@
 For measuring speed, memory and residency where no real model can be downloaded:
 
     python -m tests.builders.synthetic out.gguf --layers 6 --mix q4_k_m
-    python -m tests.builders.synthetic out.gguf --layers 48 --mix q8_0 --vocab 8192
+    python -m tests.builders.synthetic out.gguf --layers 6 --expert-type iq2_xs --vocab 32768
 
 llama.cpp loads the file too. Activations stay finite at any depth: matrices keep the size of what
 they read. Routing is close to even, unlike that of a trained model.
@@ -22,15 +22,15 @@ from typing import Any
 import gguf
 import numpy as np
 import numpy.typing as npt
-from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 
-from tests.builders.blocks import FLOAT_TYPES, random_raw, row_bytes
+from engine.gguf.formats import F32, Format
+from tests.builders.blocks import FLOATS, format_named, random_raw
 from tests.builders.qwen3moe_file import (
     Geometry,
     add_geometry,
-    fitting_type,
+    fitting_format,
     is_float_tensor,
-    mixed_type,
+    mixed_format,
     tensor_shapes,
 )
 from tests.builders.tiny_tokenizer import (
@@ -46,10 +46,14 @@ ROWS_AT_ONCE = 1 << 14
 QWEN3_SPECIALS_AT = 151643  # ids of <|endoftext|>, <|im_start|>, <|im_end|> in Qwen3
 
 
-def tensor_type(name: str, shape: tuple[int, ...], g: Geometry, mix: str) -> GGMLQuantizationType:
+def tensor_format(
+    name: str, shape: tuple[int, ...], g: Geometry, mix: str, experts: Format | None
+) -> Format:
     if is_float_tensor(name):
-        return GGMLQuantizationType.F32
-    return fitting_type(mixed_type(name, mix, g.layers, g.tied), shape[-1])
+        return F32
+    if experts is None or "_exps" not in name:
+        experts = mixed_format(name, mix, g.layers, g.tied)
+    return fitting_format(experts, shape[-1])
 
 
 class _Pool:
@@ -62,22 +66,21 @@ class _Pool:
 
     def __init__(self, rng: np.random.Generator) -> None:
         self._rng = rng
-        self._pools: dict[tuple[GGMLQuantizationType, int], npt.NDArray[np.uint8]] = {}
+        self._pools: dict[tuple[Format, int], npt.NDArray[np.uint8]] = {}
 
-    def slabs(self, kind: GGMLQuantizationType, shape: tuple[int, ...]) -> Iterator[bytes]:
+    def slabs(self, format_: Format, shape: tuple[int, ...]) -> Iterator[bytes]:
         """The bytes of a stack of experts, expert by expert."""
-        size = GGML_QUANT_SIZES[kind][1]
-        pool = self._pools.get((kind, shape[-1]))
+        pool = self._pools.get((format_, shape[-1]))
         if pool is None:
-            rows = POOL_BYTES // row_bytes(kind, shape[-1])
-            raw = random_raw(self._rng, kind, (rows, shape[-1]), 1 / math.sqrt(shape[-1]))
+            rows = POOL_BYTES // format_.row_bytes(shape[-1])
+            raw = random_raw(self._rng, format_, (rows, shape[-1]), 1 / math.sqrt(shape[-1]))
             pool = np.ascontiguousarray(raw).view(np.uint8).reshape(-1)
-            self._pools[kind, shape[-1]] = pool
-        slab = math.prod(shape[-2:]) // GGML_QUANT_SIZES[kind][0] * size
+            self._pools[format_, shape[-1]] = pool
+        slab = format_.row_bytes(math.prod(shape[-2:]))
         for _ in range(shape[0]):
             left = slab
             while left:
-                at = int(self._rng.integers(len(pool) // size // 2)) * size
+                at = int(self._rng.integers(len(pool) // format_.bytes // 2)) * format_.bytes
                 piece = pool[at : at + min(left, len(pool) - at)]
                 yield piece.tobytes()
                 left -= len(piece)
@@ -105,18 +108,30 @@ def synthetic_vocabulary(size: int) -> TinyVocabulary:
     return TinyVocabulary(tokens, kinds, merges)
 
 
-def write_synthetic(path: Path, geometry: Geometry, mix: str = "q4_k_m", seed: int = 0) -> int:
-    """Write the file tensor by tensor (memory: about 100 MB); returns its size in bytes."""
+def write_synthetic(
+    path: Path,
+    geometry: Geometry,
+    mix: str = "q4_k_m",
+    seed: int = 0,
+    experts: Format | None = None,
+) -> int:
+    """Write the file tensor by tensor (memory: about 100 MB); returns its size in bytes.
+
+    `experts` is the format of the experts, if it is not that of the mix.
+    """
     rng = np.random.default_rng(seed)
     writer = gguf.GGUFWriter(path, "qwen3moe")
     add_geometry(writer, geometry, f"synthetic {geometry.layers} layers {mix}")
     add_tokenizer(writer, synthetic_vocabulary(geometry.vocab))
     shapes = tensor_shapes(geometry)
-    kinds = {name: tensor_type(name, shape, geometry, mix) for name, shape in shapes.items()}
+    formats = {
+        name: tensor_format(name, shape, geometry, mix, experts) for name, shape in shapes.items()
+    }
     for name, shape in shapes.items():
-        kind = kinds[name]
-        nbytes = math.prod(shape[:-1]) * row_bytes(kind, shape[-1])
-        writer.add_tensor_info(name, shape, np.dtype(np.float32), nbytes, raw_dtype=kind)
+        nbytes = formats[name].row_bytes(math.prod(shape))
+        # The package does not know every format: by this dtype it takes the shape as it is.
+        number: Any = formats[name].id
+        writer.add_tensor_info(name, shape, np.dtype(np.float32), nbytes, raw_dtype=number)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_ti_data_to_file()
@@ -126,7 +141,7 @@ def write_synthetic(path: Path, geometry: Geometry, mix: str = "q4_k_m", seed: i
         file.seek(0, 2)
         for name, shape in shapes.items():
             file.write(bytes(-file.tell() % gguf.GGUF_DEFAULT_ALIGNMENT))
-            for part in _tensor_parts(pool, rng, name, kinds[name], shape):
+            for part in _tensor_parts(pool, rng, name, formats[name], shape):
                 file.write(part)
         return file.tell()
 
@@ -135,18 +150,18 @@ def _tensor_parts(
     pool: _Pool,
     rng: np.random.Generator,
     name: str,
-    kind: GGMLQuantizationType,
+    format_: Format,
     shape: tuple[int, ...],
 ) -> Iterator[bytes]:
     if name.endswith("_norm.weight"):
         yield (1 + 0.1 * rng.standard_normal(shape)).astype(np.float32).tobytes()
-    elif len(shape) == 3 and kind not in FLOAT_TYPES:
-        yield from pool.slabs(kind, shape)
+    elif len(shape) == 3 and format_ not in FLOATS:
+        yield from pool.slabs(format_, shape)
     else:
         rows, cols = math.prod(shape[:-1]), shape[-1]
         for start in range(0, rows, ROWS_AT_ONCE):
             part = (min(ROWS_AT_ONCE, rows - start), cols)
-            raw: npt.NDArray[Any] = random_raw(rng, kind, part, 1 / math.sqrt(cols))
+            raw: npt.NDArray[Any] = random_raw(rng, format_, part, 1 / math.sqrt(cols))
             yield raw.tobytes()
 
 
@@ -154,7 +169,8 @@ def main() -> None:
     full = Geometry()
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("out", type=Path)
-    parser.add_argument("--mix", default="q4_k_m", help="q4_k_m, or one type: q4_k, q8_0, f16 ...")
+    parser.add_argument("--mix", default="q4_k_m", help="q4_k_m, or one format: q4_k, f16 ...")
+    parser.add_argument("--expert-type", type=format_named, help="the format of the experts")
     parser.add_argument("--seed", type=int, default=0)
     names = ("layers", "embd", "heads", "kv_heads", "head_dim", "experts", "used", "ff", "vocab",
              "context")  # fmt: skip
@@ -167,7 +183,7 @@ def main() -> None:
         parser.error(f"--vocab must be at least {LEAST_VOCABULARY}")
     geometry = replace(full, tied=args.tied, **{name: getattr(args, name) for name in names})
     start = time.perf_counter()
-    size = write_synthetic(args.out, geometry, args.mix, args.seed)
+    size = write_synthetic(args.out, geometry, args.mix, args.seed, args.expert_type)
     print(f"{args.out}: {size / 1e9:.2f} GB in {time.perf_counter() - start:.1f} s")
 
 

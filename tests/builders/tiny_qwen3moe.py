@@ -19,16 +19,16 @@ from typing import Any
 import gguf
 import numpy as np
 import torch
-from gguf import GGMLQuantizationType
 from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
 
+from engine.gguf.formats import F32
 from tests.builders.blocks import Encoded, Floats, random_weights, rounded
 from tests.builders.qwen3moe_file import (
     Geometry,
     add_geometry,
-    fitting_type,
+    fitting_format,
     is_float_tensor,
-    mixed_type,
+    mixed_format,
     tensor_shapes,
 )
 from tests.builders.tiny_tokenizer import add_tokenizer, tiny_vocabulary
@@ -72,7 +72,7 @@ class TinyModel:
 
 
 def build_tiny(path: Path, geometry: Geometry = TINY, mix: str = "f32", seed: int = 0) -> TinyModel:
-    """Write the file and build its reference. `mix` is a type name or `q4_k_m`."""
+    """Write the file and build its reference. `mix` is a format's name or `q4_k_m`."""
     weights = _random_model(geometry, mix, np.random.default_rng(seed))
     _write(path, geometry, weights)
     return TinyModel(path, geometry, _reference(geometry, weights), weights)
@@ -83,13 +83,13 @@ def _random_model(g: Geometry, mix: str, rng: np.random.Generator) -> dict[str, 
     for name, shape in tensor_shapes(g).items():
         if name.endswith("_norm.weight"):
             values = (1 + 0.2 * rng.standard_normal(shape)).astype(np.float32)
-            weights[name] = rounded(values, GGMLQuantizationType.F32)
+            weights[name] = rounded(values, F32)
             continue
         size = _size_of_weights(name, g)
-        kind = GGMLQuantizationType.F32
+        format_ = F32
         if not is_float_tensor(name):
-            kind = fitting_type(mixed_type(name, mix, g.layers, g.tied), shape[-1])
-        weights[name] = random_weights(rng, kind, shape, size / math.sqrt(shape[-1]))
+            format_ = fitting_format(mixed_format(name, mix, g.layers, g.tied), shape[-1])
+        weights[name] = random_weights(rng, format_, shape, size / math.sqrt(shape[-1]))
     return weights
 
 
@@ -113,7 +113,9 @@ def _write(path: Path, geometry: Geometry, weights: dict[str, Encoded]) -> None:
     add_geometry(writer, geometry, path.stem)
     add_tokenizer(writer, tiny_vocabulary(geometry.vocab))
     for name, weight in weights.items():
-        writer.add_tensor(name, weight.raw, raw_dtype=weight.type)
+        # The package does not know every format: it is given bytes and shape, and no say in them.
+        raw, shape = weight.raw.view(np.int8), weight.values.shape
+        writer.add_tensor(name, raw, raw_shape=shape, raw_dtype=weight.format.id)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -181,7 +183,7 @@ def _state(g: Geometry, weights: dict[str, Encoded]) -> dict[str, Floats]:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Write a tiny random Qwen3 MoE model.")
     parser.add_argument("out", type=Path)
-    parser.add_argument("--mix", default="f32", help="f32, f16, bf16, q8_0, q4_0, q4_k_m ...")
+    parser.add_argument("--mix", default="f32", help="q4_k_m, or one format: f32, q4_0, iq2_xs ...")
     parser.add_argument("--geometry", choices=("tiny", "k", "wide"), default="tiny")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()

@@ -8,22 +8,7 @@ from numpy.typing import NDArray
 from engine.gguf import formats as f
 from engine.gguf.formats import Format
 from engine.kernels.table import Matrix
-
-HALVES = {
-    f.Q4_1: (0, 2),
-    f.Q5_1: (0, 2),
-    f.Q4_K: (0, 2),
-    f.Q5_K: (0, 2),
-    f.Q2_K: (80, 82),
-    f.Q3_K: (108,),
-    f.Q6_K: (208,),
-    f.TQ1_0: (52,),
-    f.TQ2_0: (64,),
-    f.MXFP4: (),  # these three have scales of another kind
-    f.NVFP4: (),
-    f.IQ1_M: (),
-}
-"""Where blocks keep their float16 scales, if not at the start."""
+from tests.builders.blocks import SCALES, put_half, put_iq1_m_half
 
 WEIGHT_KINDS = ("sane", "any", "zero", "ones", "extreme", "not finite")
 ACTIVATION_KINDS = ("normal", "wide", "tiny", "zeros", "ties", "not finite")
@@ -59,13 +44,9 @@ def _set_scales(format: Format, b: NDArray[np.uint8], kind: str, rng: np.random.
         shape = (*b.shape[:2], 4)
         b[..., :4] = rng.choice(_EXTREME_E4M3, shape) if extreme else rng.integers(16, 60, shape)
     elif format is f.IQ1_M:
-        words = np.ascontiguousarray(b[..., 48:56]).view("<u2")
-        nibbles = _random_halves(b.shape[:2], kind, rng).view(np.uint16)[..., None]
-        words &= 0xFFF
-        words |= (nibbles >> np.arange(0, 16, 4, dtype=np.uint16) & 15) << 12
-        b[..., 48:56] = words.view(np.uint8)
-    for at in HALVES.get(format, (0,)):
-        b[..., at : at + 2] = _random_halves(b.shape[:2], kind, rng)[..., None].view(np.uint8)
+        put_iq1_m_half(b, _random_halves(b.shape[:2], kind, rng))
+    for at in SCALES[format]:
+        put_half(b, at, _random_halves(b.shape[:2], kind, rng))
 
 
 def _random_halves(
