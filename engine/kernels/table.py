@@ -4,6 +4,9 @@ Every operation is defined bit for bit by the arithmetic contract (`cpu/contract
 in numpy in `reference.py`. Results do not depend on the instruction set, the number of threads, the
 number of rows in a call, or how a prompt is cut into calls.
 
+An operation runs at once when it is asked of `Kernels`. Asked of a `Program` it is checked and
+noted, and the program runs all it holds in one call: a token is hundreds of short operations.
+
 Arrays are C-contiguous numpy arrays. Activations are float32 `[n, columns]`; outputs exist before
 the call. Wrong types, shapes and ranges raise `KernelError`. Calls release the GIL; one `Kernels`
 runs one call at a time.
@@ -84,34 +87,25 @@ def physical_cores() -> int:
     return max(1, len(siblings))
 
 
-class Kernels:
-    """The operations, with a pool of threads. `threads` 0: one for each physical core."""
+class Operations:
+    """The operations: of `Kernels` they run at once, a `Program` notes them."""
 
-    def __init__(self, threads: int = 0, isa: str = "auto") -> None:
-        _require_build()
-        if isa not in ("auto", *available_isas()):
-            raise KernelError(
-                f"The instruction set {isa!r} is unknown or not on this processor",
-                f"Use auto or one of {', '.join(available_isas())}",
-            )
-        self._engine = _cpu.Engine(threads or physical_cores(), isa)
-        self.threads: int = self._engine.threads
-        self.isa: str = self._engine.isa
-        self.formats: frozenset[int] = frozenset(self._engine.formats)  # GGML type numbers
+    def __init__(self, calls: _cpu.Engine | _cpu.Program) -> None:
+        self._calls = calls
         self._expert_matrices: dict[ExpertMatrix, _cpu.ExpertMatrix] = {}
 
     def matmul(self, w: Matrix, x: Floats, out: Floats) -> None:
         """out[n, rows] = x[n, cols] @ W^T."""
-        self._engine.matmul([(w.address, w.format_id, w.rows, w.cols, out)], x)
+        self._calls.matmul([(w.address, w.format_id, w.rows, w.cols, out)], x)
 
     def matmuls(self, ws: Sequence[Matrix], x: Floats, outs: Sequence[Floats]) -> None:
         """Several products of the same x, in one job: x is quantised once per block length."""
         jobs = [(w.address, w.format_id, w.rows, w.cols, out) for w, out in zip(ws, outs)]
-        self._engine.matmul(jobs, x)
+        self._calls.matmul(jobs, x)
 
     def rms_norm(self, x: Floats, weight: Floats, eps: float, out: Floats) -> None:
         """out = x / sqrt(mean(x^2) + eps) * weight, row by row; out may be x."""
-        self._engine.rms_norm(x, weight, eps, out)
+        self._calls.rms_norm(x, weight, eps, out)
 
     def head_norm_rope(
         self,
@@ -129,11 +123,11 @@ class Kernels:
         cos and sin are `[ctx, pairs]`; dimension i < pairs is rotated with dimension i + pairs.
         Row i has position start + i.
         """
-        self._engine.head_norm_rope(x, heads, head_dim, weight, eps, cos, sin, start)
+        self._calls.head_norm_rope(x, heads, head_dim, weight, eps, cos, sin, start)
 
     def store_kv(self, k: Floats, v: Floats, k_cache: Halves, v_cache: Halves, start: int) -> None:
         """Put k and v [n, kv_heads * head_dim] into the cache as float16; row i at start + i."""
-        self._engine.store_kv(k, v, k_cache, v_cache, start)
+        self._calls.store_kv(k, v, k_cache, v_cache, start)
 
     def attention(
         self,
@@ -147,11 +141,11 @@ class Kernels:
         out: Floats,
     ) -> None:
         """Causal attention: query row i, at position start + i, sees positions 0..start + i."""
-        self._engine.attention(q, k_cache, v_cache, start, kv_heads, head_dim, scale, out)
+        self._calls.attention(q, k_cache, v_cache, start, kv_heads, head_dim, scale, out)
 
     def route(self, logits: Floats, used: int, ids: NDArray[np.int32], weights: Floats) -> None:
         """The `used` likeliest experts of each row, best first, and their renormalised weights."""
-        self._engine.route(logits, used, ids, weights)
+        self._calls.route(logits, used, ids, weights)
 
     def experts(
         self,
@@ -168,19 +162,19 @@ class Kernels:
         base[e] is the address of expert e's slot; pairs whose expert has base 0 stay as they are.
         """
         of = self._expert_matrix
-        self._engine.experts(x, ids, base, of(gate), of(up), of(down), y)
+        self._calls.experts(x, ids, base, of(gate), of(up), of(down), y)
 
     def combine(self, y: Floats, weights: Floats, out: Floats) -> None:
         """out[n, embd] += (w0 * y0 + w1 * y1 + ...), the sum in router order, then one addition."""
-        self._engine.combine(y, weights, out)
+        self._calls.combine(y, weights, out)
 
     def add(self, a: Floats, b: Floats) -> None:
         """a += b."""
-        self._engine.add(a, b)
+        self._calls.add(a, b)
 
     def embed(self, w: Matrix, ids: NDArray[np.int32], out: Floats) -> None:
         """out[n, cols] = rows ids[n] of W, dequantised."""
-        self._engine.embed(w.address, w.format_id, w.rows, w.cols, ids, out)
+        self._calls.embed(w.address, w.format_id, w.rows, w.cols, ids, out)
 
     def _expert_matrix(self, m: ExpertMatrix) -> _cpu.ExpertMatrix:
         made = self._expert_matrices.get(m)
@@ -188,6 +182,43 @@ class Kernels:
             made = _cpu.ExpertMatrix(m.offset, m.format_id, m.rows, m.cols)
             self._expert_matrices[m] = made
         return made
+
+
+class Kernels(Operations):
+    """The operations, with a pool of threads. `threads` 0: one for each physical core."""
+
+    def __init__(self, threads: int = 0, isa: str = "auto") -> None:
+        _require_build()
+        if isa not in ("auto", *available_isas()):
+            raise KernelError(
+                f"The instruction set {isa!r} is unknown or not on this processor",
+                f"Use auto or one of {', '.join(available_isas())}",
+            )
+        self.engine = _cpu.Engine(threads or physical_cores(), isa)
+        super().__init__(self.engine)
+        self.threads: int = self.engine.threads
+        self.isa: str = self.engine.isa
+        self.formats: frozenset[int] = frozenset(self.engine.formats)  # GGML type numbers
+
+
+class Program(Operations):
+    """A list of operations for `kernels` with their arrays, which stay the same while their content
+    changes. Positions count from where `run` says. The caller keeps matrices alive."""
+
+    def __init__(self, kernels: Kernels) -> None:
+        self._program = _cpu.Program(kernels.engine)
+        super().__init__(self._program)
+
+    def __len__(self) -> int:
+        return len(self._program)
+
+    def run(self, position: int, first: int = 0) -> int:
+        """Run the operations from number `first` on, all moved on by `position`.
+
+        Stops before `experts` when one of its experts has base 0. Returns the number of that
+        operation, which was left alone, or len(self) at the end.
+        """
+        return self._program.run(position, first)
 
 
 def _require_build() -> None:

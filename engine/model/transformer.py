@@ -1,11 +1,17 @@
-"""The one graph: embedding, blocks, head. It runs any plan and knows no family by name."""
+"""The one graph: embedding, blocks, head. It runs any plan and knows no family by name.
+
+A prompt's operations run one by one. Those of a single token are noted once, as a program for all
+layers, because handing over hundreds of short operations would cost more than many of them take.
+"""
 
 from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.kernels.table import ExpertMatrix, Kernels, Matrix
+from engine.kernels.table import ExpertMatrix, Kernels, Matrix, Operations, Program
 from engine.model.kv_cache import KVCache
 from engine.model.rope import rope_table
 from engine.model.weights import DenseWeights
@@ -37,25 +43,45 @@ def _expert_matrix(ref: TensorRef, offset: int) -> ExpertMatrix:
     return ExpertMatrix(offset, ref.format.id, ref.rows, ref.cols)
 
 
-class Scratch:
-    """Activations of one step over at most `tokens` tokens, float32 (see budget.scratch_bytes)."""
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Activations of one step, a row per token, float32 (see budget.scratch_bytes)."""
 
-    def __init__(self, plan: ModelPlan, tokens: int) -> None:
+    hidden: F32
+    normed: F32
+    branch: F32
+    q: F32
+    attended: F32
+    k: F32
+    v: F32
+    scores: F32  # of the router
+    outputs: F32  # [tokens, used, embd] of the chosen experts
+    weights: F32  # [tokens, used]
+    ids: NDArray[np.int32]  # [tokens, used] chosen experts
+
+    @staticmethod
+    def for_plan(plan: ModelPlan, tokens: int) -> Rows:
         a = [layer.attention for layer in plan.layers]
         x = [layer.experts for layer in plan.layers]
         q = max(s.heads * s.head_dim for s in a)
         kv = max(s.kv_heads * s.head_dim for s in a)
         used = max(s.used for s in x)
+        embd = plan.embd
 
         def rows(*width: int) -> F32:
             return np.zeros((tokens, *width), np.float32)
 
-        self.hidden, self.normed, self.branch = (rows(plan.embd) for _ in range(3))
-        self.q, self.attended, self.k, self.v = rows(q), rows(q), rows(kv), rows(kv)
-        self.router = rows(max(s.count for s in x))
-        self.expert_out = rows(used, plan.embd)
-        self.expert_weights = rows(used)
-        self.expert_ids = np.zeros((tokens, used), np.int32)
+        return Rows(
+            *(rows(embd), rows(embd), rows(embd), rows(q), rows(q), rows(kv), rows(kv)),
+            scores=rows(max(s.count for s in x)),
+            outputs=rows(used, embd),
+            weights=rows(used),
+            ids=np.zeros((tokens, used), np.int32),
+        )
+
+    def first(self, n: int) -> Rows:
+        """The first n rows of each."""
+        return Rows(*(getattr(self, field.name)[:n] for field in fields(self)))
 
 
 class Transformer:
@@ -81,7 +107,11 @@ class Transformer:
             KVCache(context, layer.attention.kv_heads, layer.attention.head_dim)
             for layer in plan.layers
         ]
-        self._scratch = Scratch(plan, chunk)
+        self._rows = Rows.for_plan(plan, chunk)
+        self._token = np.zeros(1, np.int32)
+        self._chosen = np.zeros((len(self._layers), 1, self._rows.ids.shape[1]), np.int32)
+        self._layer_of: dict[int, int] = {}  # by the number of its experts in the program
+        self._program = self._note_token()
 
     def forward(self, ids: NDArray[np.int32], start: int, logits: F32) -> None:
         """Run `ids` [n], n <= chunk, at positions start, start + 1, ... of the one timeline.
@@ -89,48 +119,87 @@ class Transformer:
         Keys and values of positions before `start` are those of earlier steps. `logits` [m, vocab]
         receives the last m positions, 0 <= m <= n. Raises DiskReadError from the store.
         """
-        n, kernels, plan = len(ids), self._kernels, self.plan
-        scratch = self._scratch
-        hidden, normed, branch = scratch.hidden[:n], scratch.normed[:n], scratch.branch[:n]
-        kernels.embed(self._embedding, ids, hidden)
+        n, kernels = len(ids), self._kernels
+        rows = self._rows.first(n)
         self._store.begin_step(n)
-        for index, layer in enumerate(self._layers):
-            kernels.rms_norm(hidden, layer.attention_norm, plan.norm_eps, normed)
-            self._attend(layer, self._kv[index], normed, start, branch)
-            kernels.add(hidden, branch)
-            kernels.rms_norm(hidden, layer.experts_norm, plan.norm_eps, normed)
-            self._mix_experts(index, layer, normed, hidden)
+        if n == 1:
+            self._run_token(ids, start)
+        else:
+            kernels.embed(self._embedding, ids, rows.hidden)
+            for index in range(len(self._layers)):
+                self._attend(kernels, index, rows, start)
+                self._route(kernels, index, rows)
+                self._serve_experts(index, rows)
+                kernels.combine(rows.outputs, rows.weights, rows.hidden)
         self._store.end_step()
         if len(logits):
-            last = np.ascontiguousarray(hidden[n - len(logits) :])
-            kernels.rms_norm(last, self._output_norm, plan.norm_eps, last)
+            last = np.ascontiguousarray(rows.hidden[n - len(logits) :])
+            kernels.rms_norm(last, self._output_norm, self.plan.norm_eps, last)
             kernels.matmul(self._head, last, logits)
 
-    def _attend(self, layer: Layer, kv: KVCache, x: F32, start: int, out: F32) -> None:
-        """`out` receives the attention of `x` over the timeline up to each row's own position."""
-        n, kernels, spec, s = len(x), self._kernels, layer.attention, self._scratch
-        q, k, v, attended = s.q[:n], s.k[:n], s.v[:n], s.attended[:n]
-        kernels.matmuls((layer.q, layer.k, layer.v), x, (q, k, v))
-        for heads, weight, rows in (
+    def _attend(self, ops: Operations, index: int, rows: Rows, start: int) -> None:
+        """Add to `hidden` the attention over the timeline up to each row's own position."""
+        layer, kv, eps = self._layers[index], self._kv[index], self.plan.norm_eps
+        spec, q, k = layer.attention, rows.q, rows.k
+        ops.rms_norm(rows.hidden, layer.attention_norm, eps, rows.normed)
+        ops.matmuls((layer.q, layer.k, layer.v), rows.normed, (q, k, rows.v))
+        for heads, weight, x in (
             (spec.heads, layer.q_norm, q),
             (spec.kv_heads, layer.k_norm, k),
         ):
-            kernels.head_norm_rope(
-                rows, heads, spec.head_dim, weight, self.plan.norm_eps, self._cos, self._sin, start
-            )
-        kernels.store_kv(k, v, kv.keys, kv.values, start)
-        kernels.attention(
-            q, kv.keys, kv.values, start, spec.kv_heads, spec.head_dim, spec.scale, attended
+            ops.head_norm_rope(x, heads, spec.head_dim, weight, eps, self._cos, self._sin, start)
+        ops.store_kv(k, rows.v, kv.keys, kv.values, start)
+        ops.attention(
+            q, kv.keys, kv.values, start, spec.kv_heads, spec.head_dim, spec.scale, rows.attended
         )
-        kernels.matmul(layer.output, attended, out)
+        ops.matmul(layer.output, rows.attended, rows.branch)
+        ops.add(rows.hidden, rows.branch)
 
-    def _mix_experts(self, index: int, layer: Layer, x: F32, hidden: F32) -> None:
-        """Add the weighted outputs of each row's chosen experts to `hidden`."""
-        n, kernels, spec, s = len(x), self._kernels, layer.experts, self._scratch
-        scores, ids, weights = s.router[:n], s.expert_ids[:n], s.expert_weights[:n]
-        outputs = s.expert_out[:n]
-        kernels.matmul(layer.router, x, scores)
-        kernels.route(scores, spec.used, ids, weights)
-        for addresses in self._store.serve(index, ids):
-            kernels.experts(x, ids, addresses, layer.gate, layer.up, layer.down, outputs)
-        kernels.combine(outputs, weights, hidden)
+    def _route(self, ops: Operations, index: int, rows: Rows) -> None:
+        """Choose each row's experts by its normed hidden state."""
+        layer = self._layers[index]
+        ops.rms_norm(rows.hidden, layer.experts_norm, self.plan.norm_eps, rows.normed)
+        ops.matmul(layer.router, rows.normed, rows.scores)
+        ops.route(rows.scores, layer.experts.used, rows.ids, rows.weights)
+
+    def _run_experts(
+        self, ops: Operations, index: int, rows: Rows, addresses: NDArray[np.uint64]
+    ) -> None:
+        """Outputs of those chosen experts that have an address."""
+        x = self._layers[index]
+        ops.experts(rows.normed, rows.ids, addresses, x.gate, x.up, x.down, rows.outputs)
+
+    def _serve_experts(self, index: int, rows: Rows) -> None:
+        """Outputs of all chosen experts, which the store brings where they are not resident."""
+        for addresses in self._store.serve(index, rows.ids):
+            self._run_experts(self._kernels, index, rows, addresses)
+
+    def _note_token(self) -> Program:
+        """The program of a step over `_token`, up to the last layer's hidden state."""
+        program = Program(self._kernels)
+        program.embed(self._embedding, self._token, self._rows.first(1).hidden)
+        for index in range(len(self._layers)):
+            rows = self._one_row(index)
+            self._attend(program, index, rows, 0)
+            self._route(program, index, rows)
+            self._layer_of[len(program)] = index
+            self._run_experts(program, index, rows, self._store.addresses(index))
+            program.combine(rows.outputs, rows.weights, rows.hidden)
+        return program
+
+    def _one_row(self, index: int) -> Rows:
+        # Each layer keeps its choice: the store counts those of all layers at once.
+        return replace(self._rows.first(1), ids=self._chosen[index])
+
+    def _run_token(self, ids: NDArray[np.int32], start: int) -> None:
+        """The program; it stops where an expert is not resident, and goes on behind it."""
+        self._token[:] = ids
+        counted = 0  # layers whose choices the store knows
+        at = self._program.run(start)
+        while at < len(self._program):
+            index = self._layer_of[at]
+            self._store.found(counted, self._chosen[counted:index, 0])
+            self._serve_experts(index, self._one_row(index))
+            counted = index + 1
+            at = self._program.run(start, at + 1)
+        self._store.found(counted, self._chosen[counted:, 0])

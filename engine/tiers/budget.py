@@ -130,7 +130,7 @@ def kv_bytes(plan: ModelPlan, context: int) -> int:
 def scratch_bytes(plan: ModelPlan, context: int, chunk: int) -> int:
     """float32 activations of a step over `chunk` tokens, and the table of rotations.
 
-    The shapes are those of `Scratch`; the experts' inner rows (gate, up and their product) are the
+    The shapes are those of `Rows`; the experts' inner rows (gate, up and their product) are the
     kernels' own and grow by a quarter more than they need.
     """
     inner = max(x.experts.used * x.experts.ff for x in plan.layers) * 3 * 5 // 4

@@ -12,6 +12,7 @@ import json
 import logging
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,8 +37,10 @@ class RoutingProfile:
         self._since_decay = 0
         self._dirty = False
 
-    def count(self, layer: int, experts: NDArray[np.int32], uses: NDArray[np.intp]) -> None:
-        """Add `uses` of the distinct `experts` of `layer`."""
+    def count(
+        self, layer: int | NDArray[np.intp], experts: NDArray[np.int32], uses: NDArray[Any]
+    ) -> None:
+        """Add `uses` of the distinct `experts` of `layer`; all three may be arrays side by side."""
         self.counts[layer, experts] += uses
 
     def advance(self, tokens: int) -> None:

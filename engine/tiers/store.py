@@ -14,6 +14,7 @@ import logging
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +40,8 @@ HITS_WINDOW = 200  # tokens over which `hits` is counted
 class ExpertStore:
     """Experts of `plan` within an arena of `arena_bytes`. Used by one thread.
 
-    One step: `begin_step(tokens)`, then `serve` for each layer in turn, then `end_step()`.
+    One step: `begin_step(tokens)`, then for each layer in turn `serve`, or `found` where every
+    expert has an address, then `end_step()`.
     """
 
     def __init__(
@@ -63,12 +65,13 @@ class ExpertStore:
         self._hot: dict[Key, None] = {}  # best first; those not yet read are in `_pending`
         self._pending: dict[Key, None] = {}  # hot experts that are not read yet, best first
         self.pending_bytes = 0  # room that they will take
-        self._step_uses: set[Key] = set()
+        self._step_uses = np.zeros(shape, np.bool_)
         self._step_tokens = 0
-        self._step_hits = [0, 0, 0, 0]
+        self._step_hits = np.zeros(len(Tier), np.int64)
         self._recent: deque[tuple[int, TierCounts]] = deque()
+        self._recent_tokens = 0
         self._moved: set[Key] = set()
-        self._used: set[Key] = set()
+        self._used = np.zeros(shape, np.bool_)
         self.moved_bytes = 0  # read from the file since the store was opened
         self.refresh_cold()
         self.resize(arena_bytes)
@@ -78,8 +81,22 @@ class ExpertStore:
     def begin_step(self, tokens: int) -> None:
         """Start a step over `tokens` tokens."""
         self._step_tokens = tokens
-        self._step_uses.clear()
-        self._step_hits = [0, 0, 0, 0]
+        self._step_uses.fill(False)
+        self._step_hits.fill(0)
+
+    def addresses(self, layer: int) -> NDArray[np.uint64]:
+        """[experts] slot addresses of `layer`, 0 for an expert that is not resident. It stays the
+        same array and follows every change."""
+        row: NDArray[np.uint64] = self._table[layer]
+        return row
+
+    def found(self, first: int, ids: NDArray[np.int32]) -> None:
+        """Count one token's experts `ids` [layers, used] of the layers first, first + 1, ...: each
+        had an address."""
+        layers = np.arange(first, first + len(ids))[:, None]
+        tiers = self._count(layers, ids, np.ones_like(ids))
+        for at, use in np.argwhere(tiers == Tier.WARM).tolist():
+            self._ring.move_to_end((first + at, int(ids[at, use])))
 
     def serve(self, layer: int, ids: NDArray[np.int32]) -> Iterator[NDArray[np.uint64]]:
         """Give the addresses of the experts `ids` [tokens, used] of `layer`, in one or more parts.
@@ -89,15 +106,11 @@ class ExpertStore:
         Raises DiskReadError.
         """
         experts, uses = np.unique(ids, return_counts=True)
-        self._profile.count(layer, experts, uses)
-        chosen = {(layer, expert) for expert in experts.tolist()}
-        self._used |= chosen
-        self._step_uses |= chosen  # before the first admission: none is another's victim
+        self._count(layer, experts, uses)  # before the first admission: none is another's victim
         part = np.zeros_like(self._table[layer])
         missing: list[int] = []
-        for expert, n in zip(experts.tolist(), uses.tolist(), strict=True):
+        for expert in experts.tolist():
             key = (layer, expert)
-            self._step_hits[self.tiers[key]] += n
             if key in self._slots or self._admit(key):
                 if key in self._ring:
                     self._ring.move_to_end(key)
@@ -118,11 +131,23 @@ class ExpertStore:
     def end_step(self) -> None:
         """Close the step: its counts become part of the profile and of `hits`."""
         self._profile.advance(self._step_tokens)
-        frozen, cold, warm, hot = self._step_hits
+        frozen, cold, warm, hot = self._step_hits.tolist()
         self._recent.append((self._step_tokens, TierCounts(hot, warm, cold, frozen)))
-        while sum(tokens for tokens, _ in self._recent) - self._recent[0][0] >= HITS_WINDOW:
-            self._recent.popleft()
-        self._step_uses.clear()
+        self._recent_tokens += self._step_tokens
+        while self._recent_tokens - self._recent[0][0] >= HITS_WINDOW:
+            self._recent_tokens -= self._recent.popleft()[0]
+        self._step_uses.fill(False)
+
+    def _count(
+        self, layer: int | NDArray[np.intp], experts: NDArray[np.int32], uses: NDArray[Any]
+    ) -> NDArray[np.uint8]:
+        """Count `uses` of distinct `experts`; gives their tiers."""
+        self._profile.count(layer, experts, uses)
+        self._used[layer, experts] = True
+        self._step_uses[layer, experts] = True
+        tiers: NDArray[np.uint8] = self.tiers[layer, experts]
+        np.add.at(self._step_hits, tiers, uses)
+        return tiers
 
     # ---- placement
 
@@ -210,9 +235,9 @@ class ExpertStore:
     def drain_delta(self) -> ResidencyDelta:
         """What moved and what was used since the last call."""
         moved = tuple((layer, e, int(self.tiers[layer, e])) for layer, e in sorted(self._moved))
-        used = tuple(sorted(self._used))
+        used = tuple((layer, e) for layer, e in np.argwhere(self._used).tolist())
         self._moved.clear()
-        self._used.clear()
+        self._used.fill(False)
         return ResidencyDelta(moved, used)
 
     def close(self) -> None:
@@ -238,7 +263,7 @@ class ExpertStore:
             for victim in self._ring:
                 if free >= size:
                     break
-                if victim not in self._step_uses:
+                if not self._step_uses[victim]:
                     victims.append(victim)
                     free += int(self._sizes[victim[0]])
             if free < size:

@@ -1,17 +1,20 @@
 // The Python module engine.kernels.cpu._cpu: checks every argument, then calls the engine without the GIL.
 //
+// Each function here checks the arguments of one operation and returns what is left to do (program.h).
 // engine/kernels/table.py is the typed face of this; the meaning of each operation is in contract.h.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "arrays.h"
 #include "contract.h"
 #include "engine.h"
 #include "isa.h"
+#include "program.h"
 
 namespace nb = nanobind;
 
@@ -54,8 +57,7 @@ ExpertMatrixRef expert_matrix(const OpTable& ops, const PyExpertMatrix& m) {
   return {m.offset, &format, m.rows, m.cols};
 }
 
-void check_ids(const char* call, const Array& ids, int64_t n, int64_t limit) {
-  const auto* p = ids.data<const int32_t>();
+void check_ids(const char* call, const int32_t* p, int64_t n, int64_t limit) {
   for (int64_t i = 0; i < n; ++i)
     require(p[i] >= 0 && p[i] < limit, call,
             "id " + std::to_string(p[i]) + " is not in 0.." + std::to_string(limit - 1));
@@ -67,14 +69,16 @@ void check_heads(const char* call, int64_t heads, int64_t head_dim) {
               std::to_string(MAX_HEAD_DIM));
 }
 
-void check_span(const char* call, int64_t start, int64_t n, int64_t ctx) {
+// Returns how many positions are left behind the span.
+int64_t check_span(const char* call, int64_t start, int64_t n, int64_t ctx) {
   require(start >= 0 && start + n <= ctx, call,
           "positions " + std::to_string(start) + ".." + std::to_string(start + n - 1) +
               " are not in a context of " + std::to_string(ctx));
+  return ctx - start - n;
 }
 
 // jobs: a list of (address, format id, rows, columns, out).
-void matmul(Engine& e, const nb::list& jobs, handle x_) {
+Checked matmul(const Engine& e, const nb::list& jobs, handle x_) {
   const Array x("matmul", "x", x_, Kind::f32, {ANY, ANY});
   std::vector<Product> products;
   std::vector<std::unique_ptr<Array>> outs;
@@ -88,19 +92,19 @@ void matmul(Engine& e, const nb::list& jobs, handle x_) {
                                            std::initializer_list<int64_t>{x.size(0), w.rows}, true));
     products.push_back({w, outs.back()->data<float>()});
   }
-  nb::gil_scoped_release free;
-  e.matmul(products, x.data<float>(), x.size(0));
+  return {[products = std::move(products), x = x.data<float>(), n = x.size(0)](
+      Engine& e, int64_t) { e.matmul(products, x, n); }};
 }
 
-void rms_norm(Engine& e, handle x_, handle weight_, float eps, handle out_) {
+Checked rms_norm(const Engine&, handle x_, handle weight_, float eps, handle out_) {
   const Array x("rms_norm", "x", x_, Kind::f32, {ANY, ANY});
   const Array weight("rms_norm", "weight", weight_, Kind::f32, {x.size(1)});
   const Array out("rms_norm", "out", out_, Kind::f32, {x.size(0), x.size(1)}, true);
-  nb::gil_scoped_release free;
-  e.rms_norm(x.data<float>(), weight.data<float>(), eps, x.size(0), x.size(1), out.data<float>());
+  return {[x = x.data<float>(), w = weight.data<float>(), eps, n = x.size(0), cols = x.size(1),
+           out = out.data<float>()](Engine& e, int64_t) { e.rms_norm(x, w, eps, n, cols, out); }};
 }
 
-void head_norm_rope(Engine& e, handle x_, int heads, int head_dim, handle weight_, float eps, handle cos_,
+Checked head_norm_rope(const Engine&, handle x_, int heads, int head_dim, handle weight_, float eps, handle cos_,
                     handle sin_, int64_t start) {
   const char* call = "head_norm_rope";
   check_heads(call, heads, head_dim);
@@ -109,10 +113,12 @@ void head_norm_rope(Engine& e, handle x_, int heads, int head_dim, handle weight
   const Array cos(call, "cos", cos_, Kind::f32, {ANY, ANY});
   const Array sin(call, "sin", sin_, Kind::f32, {cos.size(0), cos.size(1)});
   require(2 * cos.size(1) <= head_dim, call, "cos and sin rotate more than head_dim values");
-  check_span(call, start, x.size(0), cos.size(0));
-  nb::gil_scoped_release free;
-  e.head_norm_rope(x.data<float>(), x.size(0), heads, head_dim, weight.data<float>(), eps, cos.data<float>(),
-                   sin.data<float>(), cos.size(1), start);
+  const int64_t room = check_span(call, start, x.size(0), cos.size(0));
+  return {[=, x = x.data<float>(), n = x.size(0), w = weight.data<float>(), cos = cos.data<float>(),
+           sin = sin.data<float>(), half = cos.size(1)](Engine& e, int64_t at) {
+            e.head_norm_rope(x, n, heads, head_dim, w, eps, cos, sin, half, start + at);
+          },
+          room};
 }
 
 struct Caches {
@@ -125,19 +131,20 @@ struct Caches {
   }
 };
 
-void store_kv(Engine& e, handle k_, handle v_, handle k_cache, handle v_cache, int64_t start) {
+Checked store_kv(const Engine&, handle k_, handle v_, handle k_cache, handle v_cache, int64_t start) {
   const char* call = "store_kv";
   const Array k(call, "k", k_, Kind::f32, {ANY, ANY});
   const Array v(call, "v", v_, Kind::f32, {k.size(0), k.size(1)});
   require(k.size(1) % 16 == 0, call, "the columns of k must be a multiple of 16");
   const Caches caches(call, k_cache, v_cache, k.size(1), true);
-  check_span(call, start, k.size(0), caches.k.size(0));
-  nb::gil_scoped_release free;
-  e.store_kv(k.data<float>(), v.data<float>(), caches.k.data<uint16_t>(), caches.v.data<uint16_t>(),
-             k.size(0), k.size(1), start);
+  const int64_t room = check_span(call, start, k.size(0), caches.k.size(0));
+  return {[=, k = k.data<float>(), v = v.data<float>(), n = k.size(0), cols = k.size(1),
+           k_cache = caches.k.data<uint16_t>(), v_cache = caches.v.data<uint16_t>()](
+              Engine& e, int64_t at) { e.store_kv(k, v, k_cache, v_cache, n, cols, start + at); },
+          room};
 }
 
-void attention(Engine& e, handle q_, handle k_cache, handle v_cache, int64_t start, int kv_heads,
+Checked attention(const Engine&, handle q_, handle k_cache, handle v_cache, int64_t start, int kv_heads,
                int head_dim, float scale, handle out_) {
   const char* call = "attention";
   check_heads(call, kv_heads, head_dim);
@@ -147,72 +154,82 @@ void attention(Engine& e, handle q_, handle k_cache, handle v_cache, int64_t sta
           "the columns of q must be a multiple of kv_heads * head_dim");
   const Array out(call, "out", out_, Kind::f32, {q.size(0), q.size(1)}, true);
   const Caches caches(call, k_cache, v_cache, kv_cols, false);
-  check_span(call, start, q.size(0), caches.k.size(0));
-  nb::gil_scoped_release free;
-  e.attention({q.data<float>(), caches.k.data<uint16_t>(), caches.v.data<uint16_t>(), out.data<float>(),
-               q.size(0), start, static_cast<int>(q.size(1) / head_dim), kv_heads, head_dim, scale});
+  const int64_t room = check_span(call, start, q.size(0), caches.k.size(0));
+  const AttentionArgs args = {
+      q.data<float>(), caches.k.data<uint16_t>(), caches.v.data<uint16_t>(),        out.data<float>(), q.size(0),
+      start,           static_cast<int>(q.size(1) / head_dim), kv_heads, head_dim, scale};
+  return {[args](Engine& e, int64_t at) {
+            AttentionArgs a = args;
+            a.start += at;
+            e.attention(a);
+          },
+          room};
 }
 
-void route(Engine& e, handle logits_, int64_t used, handle ids_, handle weights_) {
+Checked route(const Engine&, handle logits_, int64_t used, handle ids_, handle weights_) {
   const Array logits("route", "logits", logits_, Kind::f32, {ANY, ANY});
   require(used > 0 && used <= logits.size(1), "route",
           std::to_string(used) + " of " + std::to_string(logits.size(1)) + " experts is not possible");
   require(logits.size(1) <= MAX_COLS, "route", "too many experts");
   const Array ids("route", "ids", ids_, Kind::i32, {logits.size(0), used}, true);
   const Array weights("route", "weights", weights_, Kind::f32, {logits.size(0), used}, true);
-  nb::gil_scoped_release free;
-  e.route(logits.data<float>(), logits.size(0), logits.size(1), used, ids.data<int32_t>(),
-          weights.data<float>());
+  return {[=, logits = logits.data<float>(), n = logits.size(0), count = logits.size(1),
+           ids = ids.data<int32_t>(), weights = weights.data<float>()](
+              Engine& e, int64_t) { e.route(logits, n, count, used, ids, weights); }};
 }
 
-void experts(Engine& e, handle x_, handle ids_, handle base_, const PyExpertMatrix& gate,
+Checked experts(const Engine& e, handle x_, handle ids_, handle base_, const PyExpertMatrix& gate,
              const PyExpertMatrix& up, const PyExpertMatrix& down, handle y_) {
   const char* call = "experts";
-  const ExpertsArgs m = {nullptr,
-                         nullptr,
-                         nullptr,
-                         0,
-                         0,
-                         0,
-                         expert_matrix(e.ops(), gate),
-                         expert_matrix(e.ops(), up),
-                         expert_matrix(e.ops(), down),
-                         nullptr};
   require(gate.rows == up.rows && gate.cols == up.cols && down.cols == gate.rows && down.rows == gate.cols,
           call, "gate, up and down do not fit together");
   const Array x(call, "x", x_, Kind::f32, {ANY, gate.cols});
   const Array ids(call, "ids", ids_, Kind::i32, {x.size(0), ANY});
   const Array base(call, "base", base_, Kind::u64, {ANY});
   const Array y(call, "y", y_, Kind::f32, {x.size(0), ids.size(1), gate.cols}, true);
-  check_ids(call, ids, x.size(0) * ids.size(1), base.size(0));
-  nb::gil_scoped_release free;
-  e.experts({x.data<float>(), ids.data<int32_t>(), base.data<uint64_t>(), x.size(0), ids.size(1),
-             base.size(0), m.gate, m.up, m.down, y.data<float>()});
+  const ExpertsArgs args = {x.data<float>(),
+                            ids.data<int32_t>(),
+                            base.data<uint64_t>(),
+                            x.size(0),
+                            ids.size(1),
+                            base.size(0),
+                            expert_matrix(e.ops(), gate),
+                            expert_matrix(e.ops(), up),
+                            expert_matrix(e.ops(), down),
+                            y.data<float>()};
+  return {[args](Engine& e, int64_t) { e.experts(args); }, NO_LIMIT, [args] {
+            check_ids("experts", args.ids, args.n * args.used, args.count);
+            return std::all_of(args.ids, args.ids + args.n * args.used,
+                               [&](int32_t id) { return args.base[id] != 0; });
+          }};
 }
 
-void combine(Engine& e, handle y_, handle weights_, handle out_) {
+Checked combine(const Engine&, handle y_, handle weights_, handle out_) {
   const Array y("combine", "y", y_, Kind::f32, {ANY, ANY, ANY});
   const Array weights("combine", "weights", weights_, Kind::f32, {y.size(0), y.size(1)});
   const Array out("combine", "out", out_, Kind::f32, {y.size(0), y.size(2)}, true);
   require(y.size(1) > 0, "combine", "y has no experts");
-  nb::gil_scoped_release free;
-  e.combine(y.data<float>(), weights.data<float>(), y.size(0), y.size(1), y.size(2), out.data<float>());
+  return {[y = y.data<float>(), w = weights.data<float>(), n = y.size(0), used = y.size(1), cols = y.size(2),
+           out = out.data<float>()](Engine& e, int64_t) { e.combine(y, w, n, used, cols, out); }};
 }
 
-void add(Engine& e, handle a_, handle b_) {
+Checked add(const Engine&, handle a_, handle b_) {
   const Array a("add", "a", a_, Kind::f32, {ANY, ANY}, true);
   const Array b("add", "b", b_, Kind::f32, {a.size(0), a.size(1)});
-  nb::gil_scoped_release free;
-  e.add(a.data<float>(), b.data<float>(), a.size(0) * a.size(1));
+  return {[a = a.data<float>(), b = b.data<float>(), size = a.size(0) * a.size(1)](
+      Engine& e, int64_t) { e.add(a, b, size); }};
 }
 
-void embed(Engine& e, uint64_t address, int format, int64_t rows, int64_t cols, handle ids_, handle out_) {
+Checked embed(const Engine& e, uint64_t address, int format, int64_t rows, int64_t cols, handle ids_, handle out_) {
   const MatrixRef w = matrix(e.ops(), "embed", address, format, rows, cols);
   const Array ids("embed", "ids", ids_, Kind::i32, {ANY});
   const Array out("embed", "out", out_, Kind::f32, {ids.size(0), cols}, true);
-  check_ids("embed", ids, ids.size(0), rows);
-  nb::gil_scoped_release free;
-  e.embed(w, ids.data<int32_t>(), ids.size(0), out.data<float>());
+  return {[w, ids = ids.data<int32_t>(), n = ids.size(0), out = out.data<float>()](
+              Engine& e, int64_t) { e.embed(w, ids, n, out); },
+          NO_LIMIT, [ids = ids.data<int32_t>(), n = ids.size(0), rows] {
+            check_ids("embed", ids, n, rows);
+            return true;
+          }};
 }
 
 std::vector<std::string> available_isas() {
@@ -236,6 +253,13 @@ std::unique_ptr<Engine> make_engine(int threads, const std::string& isa) {
   throw BadArgument("Kernels: the instruction set '" + isa + "' is unknown or not on this processor");
 }
 
+// An operation of the engine, and of the program that notes it.
+template <auto check>
+void define(nb::class_<Engine>& engine, nb::class_<Program>& program, const char* name) {
+  engine.def(name, &Op<check>::now);
+  program.def(name, &Op<check>::note);
+}
+
 }  // namespace
 }  // namespace stoker
 
@@ -253,19 +277,23 @@ NB_MODULE(_cpu, m) {
   nb::class_<PyExpertMatrix>(m, "ExpertMatrix")
       .def(nb::init<int64_t, int, int64_t, int64_t>(), nb::arg("offset"), nb::arg("format_id"),
            nb::arg("rows"), nb::arg("cols"));
-  nb::class_<Engine>(m, "Engine")
-      .def(nb::new_(&make_engine), nb::arg("threads"), nb::arg("isa"))
+  nb::class_<Engine> engine(m, "Engine");
+  engine.def(nb::new_(&make_engine), nb::arg("threads"), nb::arg("isa"))
       .def_prop_ro("isa", [](const Engine& e) { return e.ops().name; })
       .def_prop_ro("threads", &Engine::threads)
-      .def_prop_ro("formats", &formats)
-      .def("matmul", &matmul)
-      .def("rms_norm", &rms_norm)
-      .def("head_norm_rope", &head_norm_rope)
-      .def("store_kv", &store_kv)
-      .def("attention", &attention)
-      .def("route", &route)
-      .def("experts", &experts)
-      .def("combine", &combine)
-      .def("add", &add)
-      .def("embed", &embed);
+      .def_prop_ro("formats", &formats);
+  nb::class_<Program> program(m, "Program");
+  program.def(nb::init<Engine&>(), nb::keep_alive<1, 2>())
+      .def("run", &Program::run)
+      .def("__len__", &Program::size);
+  define<&matmul>(engine, program, "matmul");
+  define<&rms_norm>(engine, program, "rms_norm");
+  define<&head_norm_rope>(engine, program, "head_norm_rope");
+  define<&store_kv>(engine, program, "store_kv");
+  define<&attention>(engine, program, "attention");
+  define<&route>(engine, program, "route");
+  define<&experts>(engine, program, "experts");
+  define<&combine>(engine, program, "combine");
+  define<&add>(engine, program, "add");
+  define<&embed>(engine, program, "embed");
 }
