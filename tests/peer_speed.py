@@ -66,12 +66,12 @@ def stoker(model: Path, work: Workload, isa: str) -> float:
 
 
 def peer(command: str, model: Path, work: Workload) -> float:
-    """llama-bench warms up by itself. A fork without `-d` measures depth with `-gp`."""
+    """llama-bench warms up by itself. A fork without `--n-depth` measures depth with `-gp`."""
     args = shlex.split(command)
     args += ["-m", str(model), "-t", str(work.threads), "-r", "1", "-o", "json"]
     if not work.depth:
         args += ["-p", str(work.prompt), "-n", str(work.answer)]
-    elif " -d," in _output([args[0], "--help"]):
+    elif "--n-depth" in _output([*shlex.split(command), "--help"]):
         args += ["-p", str(work.prompt), "-n", str(work.answer), "-d", str(work.depth)]
     else:
         args += ["-p", "0", "-n", "0", "-gp", f"{work.depth},{work.answer}"]
