@@ -28,7 +28,7 @@ Features detect() {
   f.avx2 = f16c && has(b, 5) && (saved & 0x06) == 0x06;
   f.avx512 = f.avx2 && has(b, 16) && has(b, 17) && has(b, 30) && has(b, 31) &&  // F, DQ, BW, VL
              (saved & 0xe0) == 0xe0;
-  f.avx512vnni = f.avx512 && has(c, 11);
+  f.avx512vnni = f.avx512 && has(c, 11) && has(c, 1) && has(c, 8);  // VNNI, VBMI, GFNI
   f.avxvnni = f.avx2 && __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && has(a, 4);
   return f;
 }

@@ -7,6 +7,7 @@ if(NOT CMAKE_CXX_COMPILER_ID MATCHES "GNU|Clang")
   message(FATAL_ERROR "Stoker's kernels need GCC or Clang; on Windows configure with -T ClangCL")
 endif()
 find_package(Threads REQUIRED)
+find_package(Python 3.11 REQUIRED COMPONENTS Interpreter)  # with gguf and numpy, for make_grids.py
 
 function(stoker_kernels target)
   set(here ${CMAKE_CURRENT_FUNCTION_LIST_DIR})
@@ -17,13 +18,20 @@ function(stoker_kernels target)
     list(APPEND kernel_flags -Wno-maybe-uninitialized)  # GCC 12 warns inside its own intrinsics
   endif()
 
+  # The codebooks of the IQ formats, from the gguf package's data.
+  set(grids ${CMAKE_CURRENT_BINARY_DIR}/grids.h)
+  add_custom_command(OUTPUT ${grids} COMMAND ${Python_EXECUTABLE} ${here}/make_grids.py ${grids}
+                     DEPENDS ${here}/make_grids.py ${here}/../../gguf/codebooks.py VERBATIM)
+  target_sources(${target} PRIVATE ${grids})
+  target_include_directories(${target} PRIVATE ${CMAKE_CURRENT_BINARY_DIR})
+
   set(isas scalar)
   if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64|amd64")
     list(APPEND isas avx2 avxvnni avx512 avx512vnni)
     set(flags_avx2 -mavx2 -mf16c)
     set(flags_avxvnni ${flags_avx2} -mavxvnni)
     set(flags_avx512 ${flags_avx2} -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512)
-    set(flags_avx512vnni ${flags_avx512} -mavx512vnni)
+    set(flags_avx512vnni ${flags_avx512} -mavx512vnni -mavx512vbmi -mgfni)
   endif()
   foreach(isa ${isas})
     target_sources(${target} PRIVATE ${here}/isa/${isa}.cpp)

@@ -17,6 +17,9 @@
 //   uint64_t signs<PART>(b)  with SIGNED: bit i negates code i
 //   S16 scales(b), mins(b)   one sub-scale and one sub-minimum per 16 codes
 //   GROUP, MIN_GROUP         codes that share a sub-scale, and a sub-minimum: 16 or 32
+// A format whose X_BYTES differs from BLOCK decodes in its own way, where an instruction set has one:
+//   arrange(x, sums16, out)  brings a block of activations into X_BYTES bytes
+//   pair_sums(b, x, sums)    the sums of two consecutive blocks, over two such blocks of activations
 // A format derives from a base and hides what differs.
 #pragma once
 
@@ -26,7 +29,7 @@ namespace STOKER_ISA {
 template <int BLOCK_, int BYTES_, int D_AT_, int DMIN_AT_>
 struct BlockBase {
   static constexpr int BLOCK = BLOCK_, STORED = BLOCK_, BYTES = BYTES_, D_AT = D_AT_, DMIN_AT = DMIN_AT_;
-  static constexpr int OFFSET = 0;
+  static constexpr int OFFSET = 0, X_BYTES = BLOCK_;
   static constexpr bool WIDE = false, SIGNED = false, HALVES = false, MINS = DMIN_AT_ >= 0;
 
   STOKER_INLINE F8 d8(const uint8_t* w) { return halves8<BYTES>(w + D_AT); }

@@ -1,4 +1,4 @@
-// Processors with AVX-512 F, BW, DQ and VL, before VNNI.
+// Processors with AVX-512 F, BW, DQ and VL, without VNNI or VBMI.
 #define STOKER_ISA avx512
 #define STOKER_VNNI 0
 #include "vec_avx512.h"

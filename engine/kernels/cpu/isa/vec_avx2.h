@@ -232,4 +232,43 @@ STOKER_INLINE void store_halves(uint16_t* p, F v) {
                    _mm256_cvtps_ph(bits<__m256>(v), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 
+// Codebooks and signs.
+
+STOKER_INLINE B64 words(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f, uint64_t g,
+                        uint64_t h) {
+  const auto four = [](uint64_t p, uint64_t q, uint64_t r, uint64_t s) {
+    return _mm256_set_epi64x(static_cast<long long>(s), static_cast<long long>(r), static_cast<long long>(q),
+                             static_cast<long long>(p));
+  };
+  return {four(a, b, c, d), four(e, f, g, h)};
+}
+
+// Bytes of ones where the mask has a bit.
+STOKER_INLINE __m256i mask_bytes(uint32_t mask) {
+  const __m256i index = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
+  const __m256i bit = _mm256_set1_epi64x(static_cast<long long>(0x8040201008040201u));
+  const __m256i spread = _mm256_shuffle_epi8(_mm256_set1_epi32(static_cast<int>(mask)), index);
+  return _mm256_cmpeq_epi8(_mm256_and_si256(spread, bit), bit);
+}
+
+STOKER_INLINE __m256i negated(__m256i x, uint32_t mask) {
+  const __m256i m = mask_bytes(mask);
+  return _mm256_sub_epi8(_mm256_xor_si256(x, m), m);
+}
+
+template <int PART>
+STOKER_INLINE Acc dot_scaled_signed(Acc acc, B64 codes, uint64_t signs, const int8_t* x, S16 scales) {
+  const __m256i a = negated(load256(x), static_cast<uint32_t>(signs)),
+                b = negated(load256(x + 32), static_cast<uint32_t>(signs >> 32));
+  const __m256i lo = _mm256_maddubs_epi16(codes.lo, a), hi = _mm256_maddubs_epi16(codes.hi, b);
+  acc = _mm256_add_epi32(acc, _mm256_madd_epi16(lo, spread<4 * PART>(scales)));
+  return _mm256_add_epi32(acc, _mm256_madd_epi16(hi, spread<4 * PART + 2>(scales)));
+}
+
+STOKER_INLINE B64 biased(B64 codes, uint64_t signs) {
+  const __m256i bias = _mm256_set1_epi8(64);
+  return {_mm256_add_epi8(negated(codes.lo, static_cast<uint32_t>(signs)), bias),
+          _mm256_add_epi8(negated(codes.hi, static_cast<uint32_t>(signs >> 32)), bias)};
+}
+
 }  // namespace STOKER_ISA

@@ -83,9 +83,8 @@ STOKER_INLINE __m512i spread_index() {
 }
 
 template <int PART>
-STOKER_INLINE Acc dot_scaled(Acc acc, B64 codes, const int8_t* x, S16 scales) {
+STOKER_INLINE Acc dot_scaled(Acc acc, B64 codes, __m512i a, S16 scales) {
   const __m512i s = _mm512_castsi256_si512(scales);
-  const __m512i a = _mm512_loadu_si512(x);
 #if STOKER_VNNI
   const __m512i p = _mm512_dpbusd_epi32(_mm512_setzero_si512(), codes, a);
   return _mm512_dpwssd_epi32(acc, p, _mm512_maskz_permutexvar_epi16(0x55555555u, spread_index<PART>(), s));
@@ -93,6 +92,11 @@ STOKER_INLINE Acc dot_scaled(Acc acc, B64 codes, const int8_t* x, S16 scales) {
   const __m512i p = _mm512_maddubs_epi16(codes, a);
   return _mm512_add_epi32(acc, _mm512_madd_epi16(p, _mm512_permutexvar_epi16(spread_index<PART>(), s)));
 #endif
+}
+
+template <int PART>
+STOKER_INLINE Acc dot_scaled(Acc acc, B64 codes, const int8_t* x, S16 scales) {
+  return dot_scaled<PART>(acc, codes, _mm512_loadu_si512(x), scales);
 }
 
 template <int OFFSET>
@@ -233,4 +237,27 @@ STOKER_INLINE void store_halves(uint16_t* p, F v) {
                       _mm512_cvtps_ph(bits<__m512>(v), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 
+// Codebooks and signs.
+
+STOKER_INLINE B64 words(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f, uint64_t g,
+                        uint64_t h) {
+  const auto s = [](uint64_t v) { return static_cast<long long>(v); };
+  return _mm512_set_epi64(s(h), s(g), s(f), s(e), s(d), s(c), s(b), s(a));
+}
+
+template <int PART>
+STOKER_INLINE Acc dot_scaled_signed(Acc acc, B64 codes, uint64_t signs, const int8_t* x, S16 scales) {
+  const __m512i a = _mm512_loadu_si512(x);
+  return dot_scaled<PART>(acc, codes, _mm512_mask_sub_epi8(a, signs, _mm512_setzero_si512(), a), scales);
+}
+
+STOKER_INLINE B64 biased(B64 codes, uint64_t signs) {
+  const __m512i bias = _mm512_set1_epi8(64), up = _mm512_add_epi8(codes, bias);
+  return _mm512_mask_sub_epi8(up, signs, bias, codes);
+}
+
 }  // namespace STOKER_ISA
+
+#ifdef __AVX512VBMI__
+#include "vec_vbmi.h"
+#endif

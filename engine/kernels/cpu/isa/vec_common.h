@@ -35,6 +35,7 @@ typedef float F8 __attribute__((vector_size(32)));
 typedef int32_t I8 __attribute__((vector_size(32)));
 typedef int16_t H8 __attribute__((vector_size(16)));
 typedef float F4 __attribute__((vector_size(16)));
+typedef uint64_t Octs8 __attribute__((vector_size(64)));
 
 constexpr int W = STOKER_LANES;
 constexpr int PER32 = FLOAT_LANES / W;  // vectors that hold the 32 partial sums of a float row

@@ -178,4 +178,30 @@ STOKER_INLINE void store_halves(uint16_t* p, F v) {
   for (int i = 0; i < W; ++i) p[i] = float_to_half(v[i]);
 }
 
+// Codebooks and signs: codes are magnitudes 0..63, bit i of a 64-bit mask negates code i.
+
+// 64 bytes from eight little-endian words.
+STOKER_INLINE B64 words(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f, uint64_t g,
+                        uint64_t h) {
+  const uint64_t v[8] = {a, b, c, d, e, f, g, h};
+  return load<B64>(v);
+}
+
+STOKER_INLINE int signed_code(uint8_t magnitude, uint64_t signs, int i) {
+  return signs >> i & 1 ? -magnitude : magnitude;
+}
+
+template <int PART>
+STOKER_INLINE Acc dot_scaled_signed(Acc acc, B64 codes, uint64_t signs, const int8_t* x, S16 scales) {
+  for (int i = 0; i < 64; ++i)
+    acc += signed_code(codes.v[i], signs, i) * x[i] * scales.v[4 * PART + i / 16];
+  return acc;
+}
+
+// The signed codes plus 64.
+STOKER_INLINE B64 biased(B64 codes, uint64_t signs) {
+  for (int i = 0; i < 64; ++i) codes.v[i] = static_cast<uint8_t>(64 + signed_code(codes.v[i], signs, i));
+  return codes;
+}
+
 }  // namespace STOKER_ISA

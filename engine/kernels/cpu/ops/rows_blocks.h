@@ -9,19 +9,44 @@
 
 namespace STOKER_ISA {
 
-STOKER_INLINE Act act_from(const Act& a, int64_t phase, int block) {
-  return {nullptr, a.codes + phase * block, a.scales + phase, a.sums16 + phase * (block / 16),
-          a.sums32 + phase * (block / 32)};
+template <class Fmt>
+STOKER_INLINE Act act_from(const Act& a, int64_t phase) {
+  return {nullptr, a.codes + phase * Fmt::X_BYTES, a.scales + phase, a.sums16 + phase * (Fmt::BLOCK / 16),
+          a.sums32 + phase * (Fmt::BLOCK / 32)};
+}
+
+// The activations as octet() wants them, in the scratch where the format has an order of its own.
+template <class Fmt>
+STOKER_INLINE Act arranged(const Act& a, int64_t blocks, uint8_t* scratch) {
+  if constexpr (Fmt::X_BYTES == Fmt::BLOCK) {
+    return a;
+  } else {
+    static_assert(SCRATCH_BYTES / 2 >= (MAX_COLS / Fmt::BLOCK + BLOCK_LANES) * Fmt::X_BYTES);
+    int8_t* codes = reinterpret_cast<int8_t*>(scratch + SCRATCH_BYTES / 2);
+    const int64_t count = blocks % BLOCK_LANES == 0 ? blocks : blocks + BLOCK_LANES - 1;
+    for (int64_t b = 0; b < count; ++b)
+      Fmt::arrange(a.codes + b * Fmt::BLOCK, a.sums16 + b * (Fmt::BLOCK / 16), codes + b * Fmt::X_BYTES);
+    return {a.x, codes, a.scales, a.sums16, a.sums32};
+  }
+}
+
+template <class Fmt, int PART>
+STOKER_INLINE Acc add_part(Acc s, const uint8_t* b, const int8_t* x, S16 scales) {
+  const B64 codes = Fmt::template codes<PART>(b);
+  if constexpr (Fmt::SIGNED)
+    return dot_scaled_signed<PART>(s, codes, Fmt::template signs<PART>(b), x + 64 * PART, scales);
+  else
+    return dot_scaled<PART>(s, codes, x + 64 * PART, scales);
 }
 
 template <class Fmt>
 STOKER_INLINE Acc block_sum(const uint8_t* b, const int8_t* x, const int16_t* sums16) {
   const S16 scales = Fmt::scales(b);
   Acc s = no_sum();
-  s = dot_scaled<0>(s, Fmt::template codes<0>(b), x, scales);
-  s = dot_scaled<1>(s, Fmt::template codes<1>(b), x + 64, scales);
-  s = dot_scaled<2>(s, Fmt::template codes<2>(b), x + 128, scales);
-  s = dot_scaled<3>(s, Fmt::template codes<3>(b), x + 192, scales);
+  s = add_part<Fmt, 0>(s, b, x, scales);
+  s = add_part<Fmt, 1>(s, b, x, scales);
+  s = add_part<Fmt, 2>(s, b, x, scales);
+  s = add_part<Fmt, 3>(s, b, x, scales);
   if constexpr (Fmt::OFFSET != 0) s = minus_offset<Fmt::OFFSET>(s, scales, sums16);
   return s;
 }
@@ -45,7 +70,10 @@ STOKER_INLINE F8 octet(const uint8_t* w, const Act& a) {
     Acc sums[8];
     STOKER_UNROLL
     for (int j = 0; j < 8; ++j)
-      sums[j] = block_sum<Fmt>(w + j * Fmt::BYTES, a.codes + 256 * j, a.sums16 + 16 * j);
+      if constexpr (Fmt::X_BYTES == Fmt::BLOCK)
+        sums[j] = block_sum<Fmt>(w + j * Fmt::BYTES, a.codes + 256 * j, a.sums16 + 16 * j);
+      else if (j % 2 == 0)
+        Fmt::pair_sums(w + j * Fmt::BYTES, a.codes + j * Fmt::X_BYTES, sums + j);
     const F8 t = (d * dx) * to_float8(reduce(sums));
     if constexpr (!Fmt::MINS) {
       return t;
@@ -77,16 +105,16 @@ STOKER_INLINE F8 octet(const uint8_t* w, const Act& a) {
 
 template <class Fmt>
 STOKER_INLINE void one_token(const RowsJob& job, int64_t token) {
-  const Act& a = job.acts[token];
-  float* out = job.outs[token];
   const int64_t blocks = job.cols / Fmt::BLOCK;
+  const Act a = arranged<Fmt>(job.acts[token], blocks, job.scratch);
+  float* out = job.outs[token];
   const uint8_t* w = job.w + job.row0 * bytes_of<Fmt>(blocks);
   if (blocks % BLOCK_LANES == 0) {
     for (int64_t r = job.row0; r < job.row1; ++r) {
       F8 s = {};
       for (int64_t b = 0; b < blocks; b += BLOCK_LANES, w += bytes_of<Fmt>(BLOCK_LANES)) {
         prefetch_octet<Fmt>(w);
-        s = s + octet<Fmt>(w, act_from(a, b, Fmt::BLOCK));
+        s = s + octet<Fmt>(w, act_from<Fmt>(a, b));
       }
       out[r] = tree8(s);
     }
@@ -101,14 +129,14 @@ STOKER_INLINE void one_token(const RowsJob& job, int64_t token) {
     int64_t f = 0, phase = 0;
     for (; f + BLOCK_LANES <= total; f += BLOCK_LANES, w += bytes_of<Fmt>(BLOCK_LANES)) {
       prefetch_octet<Fmt>(w);
-      store(terms + f, octet<Fmt>(w, act_from(a, phase, Fmt::BLOCK)));
+      store(terms + f, octet<Fmt>(w, act_from<Fmt>(a, phase)));
       phase += turn;
       if (phase >= blocks) phase -= blocks;
     }
     if (f < total) {  // the last blocks of the last rows: complete the octet with zeros
       uint8_t padded[bytes_of<Fmt>(BLOCK_LANES)] = {};
       std::memcpy(padded, w, static_cast<size_t>(bytes_of<Fmt>(total - f)));
-      store(terms + f, octet<Fmt>(padded, act_from(a, phase, Fmt::BLOCK)));
+      store(terms + f, octet<Fmt>(padded, act_from<Fmt>(a, phase)));
     }
     for (int64_t i = 0; i < rows; ++i) {
       const float* t = terms + i * blocks;
@@ -121,6 +149,19 @@ STOKER_INLINE void one_token(const RowsJob& job, int64_t token) {
   }
 }
 
+// The codes as unsigned bytes, and what they are too large by. Signed codebooks: biased by 64.
+template <class Fmt>
+constexpr int unsigned_offset = Fmt::SIGNED ? 64 : Fmt::OFFSET;
+
+template <class Fmt, int PART>
+STOKER_INLINE B64 unsigned_codes(const uint8_t* b) {
+  const B64 codes = Fmt::template codes<PART>(b);
+  if constexpr (Fmt::SIGNED)
+    return biased(codes, Fmt::template signs<PART>(b));
+  else
+    return codes;
+}
+
 // x = (d * sub-scale) * code - dmin * sub-minimum.
 template <class Fmt>
 static void dequantise_blocks(const uint8_t* row, int64_t cols, float* out) {
@@ -129,17 +170,17 @@ static void dequantise_blocks(const uint8_t* row, int64_t cols, float* out) {
     uint8_t q[256];
     int16_t scales[16], mins[16];
     if constexpr (super) {
-      store64(q, Fmt::template codes<0>(row));
-      store64(q + 64, Fmt::template codes<1>(row));
-      store64(q + 128, Fmt::template codes<2>(row));
-      store64(q + 192, Fmt::template codes<3>(row));
+      store64(q, unsigned_codes<Fmt, 0>(row));
+      store64(q + 64, unsigned_codes<Fmt, 1>(row));
+      store64(q + 128, unsigned_codes<Fmt, 2>(row));
+      store64(q + 192, unsigned_codes<Fmt, 3>(row));
       store_scales(scales, Fmt::scales(row));
       if constexpr (Fmt::MINS) store_scales(mins, Fmt::mins(row));
     } else {
       store64(q, Fmt::pair(row, row));
     }
     for (int i = 0; i < Fmt::STORED; ++i) {
-      const int code = Fmt::WIDE ? static_cast<int8_t>(q[i]) : q[i] - Fmt::OFFSET;
+      const int code = Fmt::WIDE ? static_cast<int8_t>(q[i]) : q[i] - unsigned_offset<Fmt>;
       float scale = Fmt::d(row, i / Fmt::BLOCK);
       if constexpr (Fmt::HALVES)
         if (i % 32 >= 16) scale = Fmt::e(row, i / 32);

@@ -31,7 +31,7 @@ STOKER_INLINE void unpack_part(const uint8_t* const* rows, int64_t last_block, T
   B64 codes[W];
   for (int r = 0; r < W; ++r) {
     if constexpr (Fmt::BLOCK == 256) {
-      codes[r] = Fmt::template codes<PART>(rows[r]);
+      codes[r] = unsigned_codes<Fmt, PART>(rows[r]);
     } else {
       const int64_t b = 2 * PART < last_block ? 2 * PART : last_block;
       const int64_t c = 2 * PART + 1 < last_block ? 2 * PART + 1 : last_block;
@@ -65,15 +65,16 @@ STOKER_INLINE void unpack_tile(const uint8_t* const* rows, int64_t last_block, T
       int16_t s[16];
       store_scales(s, Fmt::scales(rows[r]));
       for (int g = 0; g < 256 / Fmt::GROUP; ++g) tile.scales[g * W + r] = s[g * (Fmt::GROUP / 16)];
-      if constexpr (Fmt::OFFSET != 0)
+      constexpr int offset = unsigned_offset<Fmt>;
+      if constexpr (offset != 0)
         for (int g = 0; g < 8; ++g)
-          tile.offsets[g * W + r] = pair_of(Fmt::OFFSET * s[2 * g], Fmt::OFFSET * s[2 * g + 1]);
+          tile.offsets[g * W + r] = pair_of(offset * s[2 * g], offset * s[2 * g + 1]);
       if constexpr (Fmt::MINS) {
         store_scales(s, Fmt::mins(rows[r]));
         for (int g = 0; g < 4; ++g) tile.minima[g * W + r] = pair_of(s[4 * g], s[4 * g + 2]);
       }
     }
-    unpack_halves(rows, Fmt::D_AT, tile.d);
+    for (int r = 0; r < W; ++r) tile.d[r] = Fmt::d(rows[r], 0);
     if constexpr (Fmt::MINS) unpack_halves(rows, Fmt::DMIN_AT, tile.dmin);
   } else {
     for (int64_t b = 0; b <= last_block; ++b) unpack_halves(rows, b * Fmt::BYTES + Fmt::D_AT, tile.d + b * W);
@@ -103,7 +104,7 @@ STOKER_INLINE void super_block(const Tile<Fmt>& tile, const Act* acts, int64_t b
   const F d = load<F>(tile.d), dmin = load<F>(tile.dmin);
   STOKER_UNROLL
   for (int t = 0; t < N; ++t) {
-    if constexpr (Fmt::OFFSET != 0) {
+    if constexpr (unsigned_offset<Fmt> != 0) {
       I off = {};
       STOKER_UNROLL
       for (int g = 0; g < 8; ++g)

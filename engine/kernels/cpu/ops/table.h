@@ -7,6 +7,9 @@
 #include "quantise.h"
 #include "../formats/concept.h"
 #include "../formats/floats.h"
+#include "../formats/iq1.h"
+#include "../formats/iq2.h"
+#include "../formats/iq3.h"
 #include "../formats/q4_0.h"
 #include "../formats/q4_k.h"
 #include "../formats/q5_k.h"
@@ -35,6 +38,9 @@ static constexpr FormatOps FORMATS[] = {
     float_format<F32>("F32"),   float_format<F16>("F16"),   float_format<BF16>("BF16"),
     block_format<Q4_0>("Q4_0"), block_format<Q8_0>("Q8_0"), block_format<Q4_K>("Q4_K"),
     block_format<Q5_K>("Q5_K"), block_format<Q6_K>("Q6_K"),
+    block_format<IQ2_XXS>("IQ2_XXS"), block_format<IQ2_XS>("IQ2_XS"), block_format<IQ2_S>("IQ2_S"),
+    block_format<IQ3_XXS>("IQ3_XXS"), block_format<IQ3_S>("IQ3_S"),
+    block_format<IQ1_S>("IQ1_S"), block_format<IQ1_M>("IQ1_M"),
 };
 
 constexpr OpTable make_table(const char* name) {
