@@ -260,9 +260,8 @@ template <int PART>
 STOKER_INLINE Acc dot_scaled_signed(Acc acc, B64 codes, uint64_t signs, const int8_t* x, S16 scales) {
   const __m256i a = negated(load256(x), static_cast<uint32_t>(signs)),
                 b = negated(load256(x + 32), static_cast<uint32_t>(signs >> 32));
-  const __m256i lo = _mm256_maddubs_epi16(codes.lo, a), hi = _mm256_maddubs_epi16(codes.hi, b);
-  acc = _mm256_add_epi32(acc, _mm256_madd_epi16(lo, spread<4 * PART>(scales)));
-  return _mm256_add_epi32(acc, _mm256_madd_epi16(hi, spread<4 * PART + 2>(scales)));
+  acc = dot2(acc, products(codes.lo, a), spread<4 * PART>(scales));
+  return dot2(acc, products(codes.hi, b), spread<4 * PART + 2>(scales));
 }
 
 STOKER_INLINE B64 biased(B64 codes, uint64_t signs) {
