@@ -1,12 +1,14 @@
 """The arena: slots of main memory for experts, taken and given back one by one.
 
-Each slot is an anonymous mapping of its own, so that memory follows the budget at once in both
-directions and experts of different sizes share one pool of bytes. Slots of the size that is asked
-for next are kept and reused; others are unmapped when their bytes are needed.
+Slots of one size lie side by side in large mappings, so that huge pages can hold them: reading a
+weight matrix through 4 KiB pages is bound by the look-up of their addresses. Memory follows the
+budget at once in both directions all the same: a slot that is not needed gives its pages back to
+the system and keeps only its address, and experts of different sizes share one pool of bytes.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import logging
 import mmap
@@ -15,25 +17,50 @@ from collections import defaultdict
 log = logging.getLogger(__name__)
 
 _PRIVATE = getattr(mmap, "MAP_PRIVATE", 0) | getattr(mmap, "MAP_ANONYMOUS", 0)
+_FREES = hasattr(mmap, "MADV_DONTNEED")  # else a slot's memory is given back by unmapping it
+_START = 2 << 20 if hasattr(mmap, "MADV_HUGEPAGE") else mmap.PAGESIZE  # a huge page's
+_CHUNK = 64 << 20  # about; it takes memory only where slots are in use
 
 
 class Slot:
-    """`size` bytes of memory at `address`, page-aligned."""
+    """`size` bytes of memory at `address`, page-aligned, at `start` of a mapping."""
 
-    __slots__ = ("address", "map", "size")
+    __slots__ = ("_map", "_start", "address", "size")
 
-    def __init__(self, size: int) -> None:
-        self.size = size
-        # Windows has no flags: there a mapping without a file is private to the process anyway.
-        self.map = mmap.mmap(-1, size, flags=_PRIVATE) if _PRIVATE else mmap.mmap(-1, size)
-        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.map))
+    def __init__(self, mapping: mmap.mmap, start: int, size: int) -> None:
+        self._map, self._start, self.size = mapping, start, size
+        self.address = _address(mapping) + start
 
     def view(self, offset: int, nbytes: int) -> memoryview:
         """A writable view; the caller lets go of it before the slot is closed."""
-        return memoryview(self.map)[offset : offset + nbytes]
+        return memoryview(self._map)[self._start + offset : self._start + offset + nbytes]
+
+    def refill(self) -> None:
+        """Get ready for use after `empty`."""
+        self._advise("MADV_HUGEPAGE")
+
+    def empty(self) -> None:
+        """Give the memory back. Huge pages that reach into neighbours are not to be made whole."""
+        self._advise("MADV_NOHUGEPAGE")
+        self._advise("MADV_DONTNEED")
 
     def close(self) -> None:
-        self.map.close()
+        """Unmap the slot, and those that share its mapping."""
+        self._map.close()
+
+    def _advise(self, name: str) -> None:
+        _advise(self._map, name, self._start, _pages(self.size))
+
+
+def make_slots(size: int, count: int) -> list[Slot]:
+    """`count` slots side by side. Raises OSError when the system has no memory for them."""
+    stride = _pages(size)
+    length = stride * count + _START - mmap.PAGESIZE
+    # Windows has no flags: there a mapping without a file is private to the process anyway.
+    mapping = mmap.mmap(-1, length, flags=_PRIVATE) if _PRIVATE else mmap.mmap(-1, length)
+    start = -_address(mapping) % _START
+    _advise(mapping, "MADV_HUGEPAGE", start, stride * count)
+    return [Slot(mapping, start + i * stride, size) for i in range(count)]
 
 
 class Arena:
@@ -44,6 +71,7 @@ class Arena:
         self.used = 0
         self._kept: dict[int, list[Slot]] = defaultdict(list)
         self._kept_bytes = 0
+        self._empty: dict[int, list[Slot]] = defaultdict(list)  # addresses without memory
 
     def take(self, size: int) -> Slot | None:
         """A slot of `size` bytes with arbitrary content; None when the capacity is used up, or
@@ -55,11 +83,15 @@ class Arena:
             self._kept_bytes -= size
         else:
             self._trim(size)
-            try:
-                slot = Slot(size)
-            except OSError as error:
-                log.warning("No memory for a slot of %d bytes: %s", size, error)
-                return None
+            if not self._empty[size]:
+                try:
+                    slots = make_slots(size, max(1, _CHUNK // _pages(size)) if _FREES else 1)
+                except OSError as error:
+                    log.warning("No memory for a slot of %d bytes: %s", size, error)
+                    return None
+                self._empty[size].extend(reversed(slots))
+            slot = self._empty[size].pop()
+            slot.refill()
         self.used += size
         return slot
 
@@ -77,11 +109,33 @@ class Arena:
 
     def close(self) -> None:
         self.resize(0)
+        for slots in self._empty.values():
+            for slot in slots:
+                slot.close()
+            slots.clear()
 
     def _trim(self, needed: int = 0) -> None:
-        """Unmap kept slots until what is used, kept and `needed` fits the capacity."""
+        """Empty kept slots until what is used, kept and `needed` fits the capacity."""
         for kept in self._kept.values():
             while kept and self.used + self._kept_bytes + needed > self.capacity:
                 slot = kept.pop()
                 self._kept_bytes -= slot.size
-                slot.close()
+                if _FREES:
+                    slot.empty()
+                    self._empty[slot.size].append(slot)
+                else:
+                    slot.close()
+
+
+def _pages(size: int) -> int:
+    return -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
+
+
+def _address(mapping: mmap.mmap) -> int:
+    return ctypes.addressof(ctypes.c_char.from_buffer(mapping))
+
+
+def _advise(mapping: mmap.mmap, name: str, start: int, length: int) -> None:
+    if hasattr(mmap, name):
+        with contextlib.suppress(OSError):  # a kernel without huge pages: small ones work too
+            mapping.madvise(getattr(mmap, name), start, length)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from engine.errors import DiskReadError
 from engine.plan.spec import ModelPlan
 from engine.protocol import ResidencyDelta, Tier, TierCounts
-from engine.tiers.arena import Arena, Slot
+from engine.tiers.arena import Arena, Slot, make_slots
 from engine.tiers.budget import largest_slot, slot_layout, staging_slots
 from engine.tiers.disk import ModelFiles
 from engine.tiers.page_cache import PageCache
@@ -55,7 +55,7 @@ class ExpertStore:
         # An expert that was just read lies in the page cache; whether it stays is noticed later.
         self._outside = Tier.COLD if self._page_cache.answers else Tier.FROZEN
         self._arena = Arena(arena_bytes)
-        self._staging = [Slot(largest_slot(plan)) for _ in range(staging_slots(plan))]
+        self._staging = make_slots(largest_slot(plan), staging_slots(plan))
         shape = (len(self._experts), max(x.count for x in self._experts))
         self._table = np.zeros(shape, np.uint64)
         self.tiers = np.full(shape, Tier.FROZEN, np.uint8)

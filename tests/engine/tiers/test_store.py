@@ -249,7 +249,7 @@ def test_no_memory_for_a_slot_is_no_error(make, plan: ModelPlan, monkeypatch) ->
     def refuse(*args: object, **kwargs: object) -> None:
         raise OSError(errno.ENOMEM, "Cannot allocate memory")
 
-    monkeypatch.setattr("engine.tiers.arena.Slot", refuse)
+    monkeypatch.setattr("engine.tiers.arena.make_slots", refuse)
     h.step(3)
     h.store.fill(1)
     assert h.store.resident_bytes == 0
