@@ -35,7 +35,8 @@ log = logging.getLogger(__name__)
 Progress = Callable[[str, int, int], None]  # phase, bytes done, bytes in all
 
 RANK_EVERY = 32  # tokens after which a pause ranks the experts anew
-LOOK_EVERY = 5.0  # seconds between two looks at which experts the system holds in memory
+LOOK_EVERY = 5.0  # seconds between two looks at which experts the system holds in memory, or ...
+LOOK_REST = 500  # ... this many times what a look took, if longer: an idle engine must not burn
 SAVE_EVERY = 60.0  # seconds between two savings of the profile
 FILL_SLICE = 0.02  # seconds of expert reading between two steps of an answer
 
@@ -66,7 +67,8 @@ class Engine:
         self.store = store
         self._files, self._profile = files, profile
         self._bytes_before = bytes_before  # of the process, without a model
-        self._looked = self._saved = time.monotonic()
+        self._saved = time.monotonic()
+        self._look_due = self._saved + LOOK_EVERY
         self._ranked = profile.tokens
 
     @property
@@ -102,9 +104,10 @@ class Engine:
         if self.store.fill(seconds):
             return True
         now = time.monotonic()
-        if now - self._looked > LOOK_EVERY:
-            self._looked = now
+        if now >= self._look_due:
             self.store.refresh_cold()
+            took = time.monotonic() - now
+            self._look_due = now + max(LOOK_EVERY, LOOK_REST * took)
         if now - self._saved > SAVE_EVERY:
             self._saved = now
             self.save_profile()

@@ -63,10 +63,15 @@ class ExpertMatrix:
     cols: int
 
 
+def built_isas() -> dict[str, bool]:
+    """Instruction sets that this build has, best first, and whether this processor runs them."""
+    _require_build()
+    return dict(_cpu.built_isas())
+
+
 def available_isas() -> list[str]:
     """Instruction sets that this build has and this processor runs, best first."""
-    _require_build()
-    return _cpu.available_isas()
+    return [isa for isa, usable in built_isas().items() if usable]
 
 
 def physical_cores() -> int:

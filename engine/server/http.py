@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import json
@@ -20,6 +21,7 @@ from engine.errors import ServerStartError, StokerError
 from engine.protocol import PROTOCOL_VERSION, Listening, to_json
 from engine.server.contract import LoadedModel, OpenModel, Progress
 from engine.server.guard import Access, is_loopback
+from engine.server.mailbox import call_in_loop
 from engine.server.parent import die_with_parent, read_token, watch_parent
 from engine.server.routes import create_app
 from engine.settings import EngineSettings, ServerSettings, check
@@ -27,6 +29,7 @@ from engine.settings import EngineSettings, ServerSettings, check
 log = logging.getLogger(__name__)
 
 SHUTDOWN_SECONDS = 5  # for open connections; the model is closed after that
+DATE_SECONDS = 1.0  # the unit of the Date header
 
 
 def serve(
@@ -82,6 +85,7 @@ class Server(uvicorn.Server):
     ) -> None:
         self.app = create_app(load, access)
         self.listener = listener
+        self._wake: Callable[[], None] = lambda: None  # the main loop's, once it runs
         self._announce = announce or _print_line
         super().__init__(
             uvicorn.Config(
@@ -103,6 +107,15 @@ class Server(uvicorn.Server):
     def stop(self) -> None:
         """End soon. May be called from any thread, and from a signal handler."""
         self.should_exit = True
+        self._wake()
+
+    async def main_loop(self) -> None:
+        """Wait for `stop` and renew the Date header. uvicorn's own loop looks 10 times a second."""
+        loop, stopped = asyncio.get_running_loop(), asyncio.Event()
+        self._wake = lambda: call_in_loop(loop, stopped.set)
+        while not await self.on_tick(0):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stopped.wait(), DATE_SECONDS)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)

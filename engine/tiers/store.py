@@ -200,8 +200,10 @@ class ExpertStore:
 
     def refresh_cold(self) -> None:
         """Look again which experts outside the arena lie in main memory, as the file's pages."""
-        in_memory = self._page_cache.resident()
         outside = self.tiers <= Tier.COLD
+        if not outside.any():
+            return
+        in_memory = self._page_cache.resident()
         tiers = np.where(in_memory, Tier.COLD, Tier.FROZEN).astype(np.uint8)
         changed = outside & (tiers != self.tiers)
         self.tiers[changed] = tiers[changed]

@@ -114,8 +114,11 @@ def test_inspect_lists_keys_and_tensors(run: Run, model: str) -> None:
 def test_doctor_names_the_instruction_sets(run: Run) -> None:
     code, out, _ = run("doctor", "--json")
     found = json.loads(out)
-    assert code == 0 and "scalar" in found["instruction sets"]
-    assert found["instruction set in use"] == found["instruction sets"][0]
+    states = list(found["kernels"].values())
+    assert code == 0 and "scalar" in found["kernels"] and "Q4_K" in found["tensor formats"]
+    assert states.count("chosen") == 1  # the best of those that this processor runs
+    assert set(states[: states.index("chosen")]) <= {"not available"}
+    assert "scalar (" in run("doctor")[1]
 
 
 @pytest.mark.parametrize("name", ["simulate", "profile", "download"])

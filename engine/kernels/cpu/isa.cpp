@@ -1,9 +1,12 @@
 // Detection by cpuid and xgetbv: what the processor has and the operating system saves. Not by the
-// compiler's __builtin_cpu_supports, whose runtime part is missing from some Clang toolchains.
+// compiler's __builtin_cpu_supports, whose runtime part is missing from some Clang toolchains. On ARM the
+// system tells; every 64-bit Mac and Windows computer of today has the dot product.
 #include "isa.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
 #endif
 
 namespace stoker {
@@ -34,18 +37,39 @@ Features detect() {
 }
 
 }  // namespace
+#elif defined(__aarch64__)
+namespace {
+
+bool has_dot_product() {
+#if defined(__linux__)
+  return (getauxval(AT_HWCAP) & (1u << 20)) != 0;  // HWCAP_ASIMDDP
+#else
+  return true;
 #endif
+}
+
+}  // namespace
+#endif
+
+std::vector<BuiltTable> built_tables() {
+#if defined(__x86_64__)
+  const Features f = detect();
+  return {{&avx512vnni_table, f.avx512vnni},
+          {&avx512_table, f.avx512},
+          {&avxvnni_table, f.avxvnni},
+          {&avx2_table, f.avx2},
+          {&scalar_table, true}};
+#elif defined(__aarch64__)
+  return {{&neondot_table, has_dot_product()}, {&neon_table, true}, {&scalar_table, true}};
+#else
+  return {{&scalar_table, true}};
+#endif
+}
 
 std::vector<const OpTable*> available_tables() {
   std::vector<const OpTable*> tables;
-#if defined(__x86_64__)
-  const Features f = detect();
-  if (f.avx512vnni) tables.push_back(&avx512vnni_table);
-  if (f.avx512) tables.push_back(&avx512_table);
-  if (f.avxvnni) tables.push_back(&avxvnni_table);
-  if (f.avx2) tables.push_back(&avx2_table);
-#endif
-  tables.push_back(&scalar_table);
+  for (const BuiltTable& built : built_tables())
+    if (built.usable) tables.push_back(built.table);
   return tables;
 }
 

@@ -7,6 +7,12 @@
 
 namespace stoker {
 
-std::vector<const OpTable*> available_tables();
+struct BuiltTable {
+  const OpTable* table;
+  bool usable;  // on this processor
+};
+
+std::vector<BuiltTable> built_tables();
+std::vector<const OpTable*> available_tables();  // the usable ones
 
 }  // namespace stoker

@@ -1,5 +1,5 @@
-# The kernels' sources and flags, for every program that holds them: the extension module, and checks
-# without Python. Each instruction set is one source file with its own flags; the rest is
+# The kernels' sources and flags, for every program that holds them: the extension module and the stand-alone
+# check in tests/engine/kernels/native. Each instruction set is one source file with its own flags; the rest is
 # compiled for the baseline, and isa.cpp picks at run time.
 
 # The kernels use GCC/Clang vector types. On Windows: the ClangCL toolset of Visual Studio.
@@ -13,7 +13,7 @@ function(stoker_kernels target)
   set(here ${CMAKE_CURRENT_FUNCTION_LIST_DIR})
   # The arithmetic contract: every operation rounds on its own, no contraction, nothing reordered.
   set(strict -ffp-contract=off -fno-fast-math -fno-math-errno -fno-trapping-math -Wall -Wextra)
-  set(kernel_flags ${strict} -O3 -Wno-psabi -Wno-ignored-attributes)
+  set(kernel_flags ${strict} -Wno-psabi -Wno-ignored-attributes)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     list(APPEND kernel_flags -Wno-maybe-uninitialized)  # GCC 12 warns inside its own intrinsics
   endif()
@@ -32,6 +32,9 @@ function(stoker_kernels target)
     set(flags_avxvnni ${flags_avx2} -mavxvnni)
     set(flags_avx512 ${flags_avx2} -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512)
     set(flags_avx512vnni ${flags_avx512} -mavx512vnni -mavx512vbmi -mgfni)
+  elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64|ARM64")
+    list(APPEND isas neon neondot)
+    set(flags_neondot -march=armv8.2-a+dotprod)
   endif()
   foreach(isa ${isas})
     target_sources(${target} PRIVATE ${here}/isa/${isa}.cpp)

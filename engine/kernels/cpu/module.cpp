@@ -3,6 +3,7 @@
 // Each function here checks the arguments of one operation and returns what is left to do (program.h).
 // engine/kernels/table.py is the typed face of this; the meaning of each operation is in contract.h.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
@@ -232,10 +233,10 @@ Checked embed(const Engine& e, uint64_t address, int format, int64_t rows, int64
           }};
 }
 
-std::vector<std::string> available_isas() {
-  std::vector<std::string> names;
-  for (const OpTable* t : available_tables()) names.emplace_back(t->name);
-  return names;
+std::vector<std::pair<std::string, bool>> built_isas() {
+  std::vector<std::pair<std::string, bool>> isas;
+  for (const BuiltTable& t : built_tables()) isas.emplace_back(t.table->name, t.usable);
+  return isas;
 }
 
 // Type numbers of the tensor formats that the engine computes with.
@@ -273,7 +274,7 @@ NB_MODULE(_cpu, m) {
       PyErr_SetString(nb::module_::import_("engine.errors").attr("KernelError").ptr(), bad.what());
     }
   });
-  m.def("available_isas", &available_isas);
+  m.def("built_isas", &built_isas);
   nb::class_<PyExpertMatrix>(m, "ExpertMatrix")
       .def(nb::init<int64_t, int, int64_t, int64_t>(), nb::arg("offset"), nb::arg("format_id"),
            nb::arg("rows"), nb::arg("cols"));

@@ -87,6 +87,8 @@ struct OpTable {
 extern const OpTable scalar_table;
 #if defined(__x86_64__)
 extern const OpTable avx2_table, avxvnni_table, avx512_table, avx512vnni_table;
+#elif defined(__aarch64__)
+extern const OpTable neon_table, neondot_table;
 #endif
 
 }  // namespace stoker

@@ -3,6 +3,9 @@
 // A decode step makes hundreds of jobs of some ten microseconds. So an idle worker spins briefly before
 // it sleeps (a wake-up costs as much as a job), and a job ends when its units are done: a worker that
 // did not wake up in time is not waited for, so a foreign busy thread costs its share and no more.
+//
+// The slow cores of a hybrid processor take fewer units. A job ends at most one unit of the slowest core
+// after the last one was taken: some 48 KiB of weights (engine.cpp), 5 microseconds, 10 at half speed.
 #pragma once
 
 #include <atomic>

@@ -9,24 +9,17 @@
 #pragma once
 
 #define STOKER_LANES 8
-#include "vec_common.h"
-
-#include <immintrin.h>
+#include "vec_x86.h"
 
 namespace STOKER_ISA {
 
 struct B64 {
   __m256i lo, hi;
 };
-using S16 = __m256i;
 using Acc = __m256i;
-using MinAcc = __m256i;
 using PairAcc = B64;
 
 constexpr int WIDE_BIAS = STOKER_VNNI ? 128 : 0;
-
-STOKER_INLINE __m256i load256(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
-STOKER_INLINE __m128i load128(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
 
 STOKER_INLINE B64 load64(const uint8_t* p) { return {load256(p), load256(p + 32)}; }
 
@@ -70,14 +63,6 @@ template <int LO, int HI>
 STOKER_INLINE B64 shifted(B64 x) {
   return {shifted32<LO>(x.lo), shifted32<HI>(x.hi)};
 }
-
-STOKER_INLINE S16 scales_of_32(uint64_t bytes) {
-  const __m128i b = _mm_cvtsi64_si128(static_cast<long long>(bytes));
-  return _mm256_cvtepu8_epi16(_mm_unpacklo_epi8(b, b));
-}
-
-STOKER_INLINE S16 scales_of_16(const uint8_t* p) { return _mm256_cvtepi8_epi16(load128(p)); }
-STOKER_INLINE void store_scales(int16_t* p, S16 s) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), s); }
 
 STOKER_INLINE Acc no_sum() { return _mm256_setzero_si256(); }
 
@@ -124,10 +109,6 @@ template <int OFFSET>
 STOKER_INLINE Acc minus_offset(Acc acc, S16 scales, const int16_t* sums16) {
   return _mm256_sub_epi32(
       acc, _mm256_madd_epi16(_mm256_mullo_epi16(scales, _mm256_set1_epi16(OFFSET)), load256(sums16)));
-}
-
-STOKER_INLINE MinAcc min_sum(S16 mins, const int16_t* sums16) {
-  return _mm256_madd_epi16(mins, load256(sums16));
 }
 
 STOKER_INLINE __m256i top_flipped(__m256i x) {
@@ -210,19 +191,6 @@ STOKER_INLINE I8 reduce(const Acc* a) { return reduce8(a[0], a[1], a[2], a[3], a
 STOKER_INLINE I8 reduce_mins(const MinAcc* a) { return reduce(a); }
 STOKER_INLINE I8 reduce_pairs(const PairAcc* a) {
   return reduce8(a[0].lo, a[0].hi, a[1].lo, a[1].hi, a[2].lo, a[2].hi, a[3].lo, a[3].hi);
-}
-
-template <int STRIDE>
-STOKER_INLINE F8 halves8(const uint8_t* p) {
-  __m128i h = _mm_cvtsi32_si128(load<uint16_t>(p));
-  h = _mm_insert_epi16(h, load<uint16_t>(p + STRIDE), 1);
-  h = _mm_insert_epi16(h, load<uint16_t>(p + 2 * STRIDE), 2);
-  h = _mm_insert_epi16(h, load<uint16_t>(p + 3 * STRIDE), 3);
-  h = _mm_insert_epi16(h, load<uint16_t>(p + 4 * STRIDE), 4);
-  h = _mm_insert_epi16(h, load<uint16_t>(p + 5 * STRIDE), 5);
-  h = _mm_insert_epi16(h, load<uint16_t>(p + 6 * STRIDE), 6);
-  h = _mm_insert_epi16(h, load<uint16_t>(p + 7 * STRIDE), 7);
-  return bits<F8>(_mm256_cvtph_ps(h));
 }
 
 STOKER_INLINE F load_halves(const uint16_t* p) { return bits<F>(_mm256_cvtph_ps(load128(p))); }

@@ -10,22 +10,15 @@
 #pragma once
 
 #define STOKER_LANES 16
-#include "vec_common.h"
-
-#include <immintrin.h>
+#include "vec_x86.h"
 
 namespace STOKER_ISA {
 
 using B64 = __m512i;
-using S16 = __m256i;  // 16 x int16
 using Acc = __m512i;
-using MinAcc = __m256i;
 using PairAcc = __m512i;  // lanes 0-7: first block, 8-15: second
 
 constexpr int WIDE_BIAS = STOKER_VNNI ? 128 : 0;
-
-STOKER_INLINE __m256i load256(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
-STOKER_INLINE __m128i load128(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
 
 STOKER_INLINE B64 load64(const uint8_t* p) { return _mm512_loadu_si512(p); }
 STOKER_INLINE void store64(uint8_t* p, B64 x) { _mm512_storeu_si512(p, x); }
@@ -59,14 +52,6 @@ STOKER_INLINE B64 shifted(B64 x) {
     return LO < 0 || HI < 0 ? _mm512_srlv_epi64(x, counts) : _mm512_sllv_epi64(x, counts);
   }
 }
-
-STOKER_INLINE S16 scales_of_32(uint64_t bytes) {
-  const __m128i b = _mm_cvtsi64_si128(static_cast<long long>(bytes));
-  return _mm256_cvtepu8_epi16(_mm_unpacklo_epi8(b, b));
-}
-
-STOKER_INLINE S16 scales_of_16(const uint8_t* p) { return _mm256_cvtepi8_epi16(load128(p)); }
-STOKER_INLINE void store_scales(int16_t* p, S16 s) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), s); }
 
 STOKER_INLINE Acc no_sum() { return _mm512_setzero_si512(); }
 
@@ -103,10 +88,6 @@ template <int OFFSET>
 STOKER_INLINE Acc minus_offset(Acc acc, S16 scales, const int16_t* sums16) {
   const __m256i s = _mm256_madd_epi16(_mm256_mullo_epi16(scales, _mm256_set1_epi16(OFFSET)), load256(sums16));
   return _mm512_sub_epi32(acc, _mm512_zextsi256_si512(s));
-}
-
-STOKER_INLINE MinAcc min_sum(S16 mins, const int16_t* sums16) {
-  return _mm256_madd_epi16(mins, load256(sums16));
 }
 
 // 16 sums of four products of signed codes (WIDE) or of codes 0..127.
@@ -215,19 +196,6 @@ STOKER_INLINE I8 reduce_pairs(const PairAcc* a) {
     return _mm512_add_epi32(_mm512_shuffle_i32x4(x, y, 0x88), _mm512_shuffle_i32x4(x, y, 0xdd));
   };
   return finish8(halves(a[0], a[1]), halves(a[2], a[3]));
-}
-
-template <int STRIDE>
-STOKER_INLINE F8 halves8(const uint8_t* p) {
-  __m128i h = _mm_cvtsi32_si128(load<uint16_t>(p));
-  h = _mm_insert_epi16(h, load<uint16_t>(p + STRIDE), 1);
-  h = _mm_insert_epi16(h, load<uint16_t>(p + 2 * STRIDE), 2);
-  h = _mm_insert_epi16(h, load<uint16_t>(p + 3 * STRIDE), 3);
-  h = _mm_insert_epi16(h, load<uint16_t>(p + 4 * STRIDE), 4);
-  h = _mm_insert_epi16(h, load<uint16_t>(p + 5 * STRIDE), 5);
-  h = _mm_insert_epi16(h, load<uint16_t>(p + 6 * STRIDE), 6);
-  h = _mm_insert_epi16(h, load<uint16_t>(p + 7 * STRIDE), 7);
-  return bits<F8>(_mm256_cvtph_ps(h));
 }
 
 STOKER_INLINE F load_halves(const uint16_t* p) { return bits<F>(_mm512_cvtph_ps(load256(p))); }

@@ -1,0 +1,11 @@
+// ARM processors with the dot product instructions (ARMv8.2 option; Apple M, Snapdragon X, ...).
+#define STOKER_ISA neondot
+#define STOKER_DOT 1
+#include "vec_neon.h"
+
+#include "../ops/table.h"
+
+namespace stoker {
+extern const OpTable neondot_table;
+const OpTable neondot_table = neondot::make_table("neondot");
+}  // namespace stoker

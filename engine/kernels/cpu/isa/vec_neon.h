@@ -1,0 +1,221 @@
+// The integer vocabulary on NEON (any 64-bit ARM), with the dot product instructions where STOKER_DOT is 1.
+//
+// A B64 is four registers of 16 codes. All codes fit signed bytes, so one multiplication serves signed
+// and unsigned ones: sdot makes sums of four products; without it, smull and smlal make 16-bit sums of two
+// (2 * 128 * 127 < 2^15).
+//
+// Contract of vec_scalar.h; see there for what each function means.
+#pragma once
+
+#define STOKER_LANES 4
+#include "vec_common.h"
+
+#include <arm_neon.h>
+
+namespace STOKER_ISA {
+
+struct B64 {
+  uint8x16_t v[4];
+};
+using S16 = int16x8x2_t;
+using Acc = int32x4_t;
+using MinAcc = int32x4_t;
+struct PairAcc {
+  int32x4_t a, b;
+};
+
+constexpr int WIDE_BIAS = 0;
+
+STOKER_INLINE B64 load64(const uint8_t* p) {
+  return {{vld1q_u8(p), vld1q_u8(p + 16), vld1q_u8(p + 32), vld1q_u8(p + 48)}};
+}
+STOKER_INLINE void store64(uint8_t* p, B64 x) { store(p, x); }
+
+STOKER_INLINE B64 pair32(const uint8_t* p, const uint8_t* q) {
+  return {{vld1q_u8(p), vld1q_u8(p + 16), vld1q_u8(q), vld1q_u8(q + 16)}};
+}
+STOKER_INLINE B64 twice32(const uint8_t* p) { return pair32(p, p); }
+
+STOKER_INLINE B64 nibble_pair(const uint8_t* p, const uint8_t* q) {
+  const uint8x16_t a = vld1q_u8(p), b = vld1q_u8(q), low = vdupq_n_u8(15);
+  return {{vandq_u8(a, low), vshrq_n_u8(a, 4), vandq_u8(b, low), vshrq_n_u8(b, 4)}};
+}
+
+template <int LO, int HI>
+STOKER_INLINE B64 shifted(B64 x) {
+  const int8x16_t lo = vdupq_n_s8(LO), hi = vdupq_n_s8(HI);
+  return {{vshlq_u8(x.v[0], lo), vshlq_u8(x.v[1], lo), vshlq_u8(x.v[2], hi), vshlq_u8(x.v[3], hi)}};
+}
+
+STOKER_INLINE B64 masked(B64 x, uint8_t mask) {
+  const uint8x16_t m = vdupq_n_u8(mask);
+  return {{vandq_u8(x.v[0], m), vandq_u8(x.v[1], m), vandq_u8(x.v[2], m), vandq_u8(x.v[3], m)}};
+}
+
+STOKER_INLINE B64 either(B64 x, B64 y) {
+  return {{vorrq_u8(x.v[0], y.v[0]), vorrq_u8(x.v[1], y.v[1]), vorrq_u8(x.v[2], y.v[2]),
+           vorrq_u8(x.v[3], y.v[3])}};
+}
+
+STOKER_INLINE S16 scales_of_32(uint64_t bytes) {
+  const int16x8_t s = vreinterpretq_s16_u16(vmovl_u8(vcreate_u8(bytes)));
+  return {{vzip1q_s16(s, s), vzip2q_s16(s, s)}};
+}
+
+STOKER_INLINE S16 scales_of_16(const uint8_t* p) {
+  const int8x16_t s = vreinterpretq_s8_u8(vld1q_u8(p));
+  return {{vmovl_s8(vget_low_s8(s)), vmovl_high_s8(s)}};
+}
+
+STOKER_INLINE void store_scales(int16_t* p, S16 s) { store(p, s); }
+
+STOKER_INLINE Acc no_sum() { return vdupq_n_s32(0); }
+
+// acc + 4 sums of 4 products of signed bytes.
+STOKER_INLINE int32x4_t dot4(int32x4_t acc, uint8x16_t codes, int8x16_t x) {
+  const int8x16_t w = vreinterpretq_s8_u8(codes);
+#if STOKER_DOT
+  return vdotq_s32(acc, w, x);
+#else
+  const int16x8_t lo = vmull_s8(vget_low_s8(w), vget_low_s8(x)), hi = vmull_high_s8(w, x);
+  return vpadalq_s16(acc, vpaddq_s16(lo, hi));
+#endif
+}
+
+// acc + 16 products times sub-scale G.
+template <int G>
+STOKER_INLINE Acc dot16_scaled(Acc acc, uint8x16_t codes, const int8_t* x, S16 scales) {
+  const int16x8_t s = scales.val[G / 8];
+#if STOKER_DOT
+  const int32x4_t wide = G % 8 < 4 ? vmovl_s16(vget_low_s16(s)) : vmovl_high_s16(s);
+  return vmlaq_laneq_s32(acc, dot4(vdupq_n_s32(0), codes, vld1q_s8(x)), wide, G % 4);
+#else
+  const int8x16_t w = vreinterpretq_s8_u8(codes), a = vld1q_s8(x);
+  int16x8_t p = vmull_s8(vget_low_s8(w), vget_low_s8(a));
+  p = vmlal_high_s8(p, w, a);
+  acc = vmlal_laneq_s16(acc, vget_low_s16(p), s, G % 8);
+  return vmlal_high_laneq_s16(acc, p, s, G % 8);
+#endif
+}
+
+template <int PART>
+STOKER_INLINE Acc dot_scaled(Acc acc, B64 codes, const int8_t* x, S16 scales) {
+  acc = dot16_scaled<4 * PART>(acc, codes.v[0], x, scales);
+  acc = dot16_scaled<4 * PART + 1>(acc, codes.v[1], x + 16, scales);
+  acc = dot16_scaled<4 * PART + 2>(acc, codes.v[2], x + 32, scales);
+  return dot16_scaled<4 * PART + 3>(acc, codes.v[3], x + 48, scales);
+}
+
+STOKER_INLINE MinAcc min_sum(S16 mins, const int16_t* sums16) {
+  const int16x8_t a = vld1q_s16(sums16), b = vld1q_s16(sums16 + 8);
+  int32x4_t s = vmull_s16(vget_low_s16(mins.val[0]), vget_low_s16(a));
+  s = vmlal_high_s16(s, mins.val[0], a);
+  s = vmlal_s16(s, vget_low_s16(mins.val[1]), vget_low_s16(b));
+  return vmlal_high_s16(s, mins.val[1], b);
+}
+
+template <int OFFSET>
+STOKER_INLINE Acc minus_offset(Acc acc, S16 scales, const int16_t* sums16) {
+  return vmlsq_n_s32(acc, min_sum(scales, sums16), OFFSET);
+}
+
+template <bool WIDE>
+STOKER_INLINE PairAcc dot_pair(B64 codes, const int8_t* x) {
+  const int32x4_t zero = vdupq_n_s32(0);
+  return {dot4(dot4(zero, codes.v[0], vld1q_s8(x)), codes.v[1], vld1q_s8(x + 16)),
+          dot4(dot4(zero, codes.v[2], vld1q_s8(x + 32)), codes.v[3], vld1q_s8(x + 48))};
+}
+
+template <bool WIDE>
+STOKER_INLINE I tile_dot(I acc, I w, I x) {
+  return bits<I>(dot4(bits<int32x4_t>(acc), bits<uint8x16_t>(w), bits<int8x16_t>(x)));
+}
+
+STOKER_INLINE I tile_dot2(I acc, I w, I x) {
+  const auto a = bits<int16x8_t>(w), b = bits<int16x8_t>(x);
+  const int32x4_t lo = vmull_s16(vget_low_s16(a), vget_low_s16(b)), hi = vmull_high_s16(a, b);
+  return acc + bits<I>(vpaddq_s32(lo, hi));
+}
+
+STOKER_INLINE B64 flipped(B64 x) { return x; }
+
+// 4 x 4 words, four times: pairs, then quads.
+STOKER_INLINE void transpose(const B64* rows, int32_t* out) {
+  STOKER_UNROLL
+  for (int k = 0; k < 4; ++k) {
+    int32x4_t r[4];
+    for (int i = 0; i < 4; ++i) r[i] = vreinterpretq_s32_u8(rows[i].v[k]);
+    const auto ab_lo = vreinterpretq_s64_s32(vzip1q_s32(r[0], r[1])),
+               ab_hi = vreinterpretq_s64_s32(vzip2q_s32(r[0], r[1])),
+               cd_lo = vreinterpretq_s64_s32(vzip1q_s32(r[2], r[3])),
+               cd_hi = vreinterpretq_s64_s32(vzip2q_s32(r[2], r[3]));
+    store(out + 16 * k, vzip1q_s64(ab_lo, cd_lo));
+    store(out + 16 * k + 4, vzip2q_s64(ab_lo, cd_lo));
+    store(out + 16 * k + 8, vzip1q_s64(ab_hi, cd_hi));
+    store(out + 16 * k + 12, vzip2q_s64(ab_hi, cd_hi));
+  }
+}
+
+// The sums of the lanes of four registers.
+STOKER_INLINE int32x4_t reduce4(int32x4_t a, int32x4_t b, int32x4_t c, int32x4_t d) {
+  return vpaddq_s32(vpaddq_s32(a, b), vpaddq_s32(c, d));
+}
+
+STOKER_INLINE I8 join(int32x4_t a, int32x4_t b) { return bits<I8>(int32x4x2_t{{a, b}}); }
+
+STOKER_INLINE I8 reduce(const Acc* a) {
+  return join(reduce4(a[0], a[1], a[2], a[3]), reduce4(a[4], a[5], a[6], a[7]));
+}
+STOKER_INLINE I8 reduce_mins(const MinAcc* a) { return reduce(a); }
+STOKER_INLINE I8 reduce_pairs(const PairAcc* a) {
+  return join(reduce4(a[0].a, a[0].b, a[1].a, a[1].b), reduce4(a[2].a, a[2].b, a[3].a, a[3].b));
+}
+
+STOKER_INLINE F load_halves(const uint16_t* p) {
+  return bits<F>(vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p))));
+}
+
+STOKER_INLINE void store_halves(uint16_t* p, F v) {
+  vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(bits<float32x4_t>(v))));
+}
+
+template <int STRIDE>
+STOKER_INLINE F8 halves8(const uint8_t* p) {
+  uint16_t h[8];
+  for (int i = 0; i < 8; ++i) h[i] = load<uint16_t>(p + i * STRIDE);
+  const F r[2] = {load_halves(h), load_halves(h + 4)};
+  return load<F8>(r);
+}
+
+// Codebooks and signs.
+
+STOKER_INLINE B64 words(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f, uint64_t g,
+                        uint64_t h) {
+  const auto two = [](uint64_t p, uint64_t q) { return vcombine_u8(vcreate_u8(p), vcreate_u8(q)); };
+  return {{two(a, b), two(c, d), two(e, f), two(g, h)}};
+}
+
+// The codes with their signs, as signed bytes.
+STOKER_INLINE B64 with_signs(B64 codes, uint64_t signs) {
+  const uint8x16_t bit = vreinterpretq_u8_u64(vdupq_n_u64(0x8040201008040201u));
+  STOKER_UNROLL
+  for (int i = 0; i < 4; ++i, signs >>= 16) {
+    const uint8x16_t m = vtstq_u8(vcombine_u8(vdup_n_u8(signs & 255), vdup_n_u8(signs >> 8 & 255)), bit);
+    codes.v[i] = vsubq_u8(veorq_u8(codes.v[i], m), m);
+  }
+  return codes;
+}
+
+template <int PART>
+STOKER_INLINE Acc dot_scaled_signed(Acc acc, B64 codes, uint64_t signs, const int8_t* x, S16 scales) {
+  return dot_scaled<PART>(acc, with_signs(codes, signs), x, scales);
+}
+
+STOKER_INLINE B64 biased(B64 codes, uint64_t signs) {
+  codes = with_signs(codes, signs);
+  const uint8x16_t bias = vdupq_n_u8(64);
+  for (uint8x16_t& v : codes.v) v = vaddq_u8(v, bias);
+  return codes;
+}
+
+}  // namespace STOKER_ISA

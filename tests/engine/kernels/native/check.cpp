@@ -1,0 +1,220 @@
+// A check of the kernels without Python: every operation, every format and every instruction set of this
+// processor, on arrays that end at an unmapped page, with any bytes as weights. Results must equal those of
+// the scalar kernels bit for bit, at any number of threads; the pool must hand out every unit once.
+//
+//   check            everything          check threads       the pool and the expert layers only
+//
+// Built with sanitizers, and for other processors under an emulator, by ../test_native.py.
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "contract.h"
+#include "engine.h"
+#include "guarded.h"
+#include "isa.h"
+
+namespace {
+
+using namespace stoker;
+
+std::vector<std::unique_ptr<Engine>> engines;  // the first one is the reference: scalar, one thread
+int failures = 0;
+
+void same(const std::string& what, const Guarded<float>& got, const std::vector<float>& want, const Engine& e) {
+  for (int64_t i = 0; i < got.size(); ++i) {
+    const float a = got.data()[i], b = want[static_cast<size_t>(i)];
+    if (std::memcmp(&a, &b, sizeof a) == 0 || (a != a && b != b)) continue;
+    std::printf("%s, %s, %d threads: value %lld is %a instead of %a\n", what.c_str(), e.ops().name, e.threads(),
+                static_cast<long long>(i), a, b);
+    ++failures;
+    return;
+  }
+}
+
+// Runs `body(engine, out)` on every engine with the same contents of out; all results must be equal.
+void on_all(const std::string& what, int64_t out_size, const std::function<void(Engine&, float*)>& body,
+            const float* before = nullptr) {
+  std::vector<float> want;
+  for (const auto& e : engines) {
+    Guarded<float> out(out_size);
+    for (int64_t i = 0; i < out_size; ++i) out[i] = before != nullptr ? before[i] : 7.0f;
+    body(*e, out.data());
+    if (want.empty()) want.assign(out.data(), out.data() + out_size);
+    same(what, out, want, *e);
+  }
+}
+
+const FormatOps& format_of(const Engine& e, int i) { return e.ops().formats[i]; }
+
+MatrixRef matrix(const Engine& e, int format, const uint8_t* data, int64_t rows, int64_t cols) {
+  return {data, &format_of(e, format), rows, cols};
+}
+
+void check_format(int f, Random& random) {
+  const FormatOps& format = format_of(*engines[0], f);
+  const std::string name = format.name;
+  constexpr int64_t least[] = {1, 3, 8, 11};  // columns, in blocks; unquantised rows get odd widths
+  for (int64_t blocks : least) {
+    const int64_t cols = format.block == 1 ? blocks * 13 : blocks * format.stored;
+    const int64_t rows = 1 + static_cast<int64_t>(random() % 40);
+    for (Bytes kind : BYTE_KINDS) {
+      const int64_t row_bytes = matrix(*engines[0], f, nullptr, rows, cols).row_bytes();
+      Guarded<uint8_t> w(rows * row_bytes);
+      fill(w, kind, random);
+      std::vector<int32_t> ids;
+      for (int64_t r = 0; r < rows; ++r) ids.push_back(static_cast<int32_t>(rows - 1 - r));
+      on_all(name + " embed", rows * cols, [&](Engine& e, float* out) {
+        e.embed(matrix(e, f, w.data(), rows, cols), ids.data(), rows, out);
+      });
+      const int64_t counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 35};
+      for (int64_t n : counts) {
+        if (kind != Bytes::any && n != 1 && n != 7) continue;
+        Guarded<float> x(n * cols);
+        fill(x, cols, random);
+        on_all(name + " matmul of " + std::to_string(n), n * rows, [&](Engine& e, float* out) {
+          e.matmul({{matrix(e, f, w.data(), rows, cols), out}}, x.data(), n);
+        });
+      }
+    }
+  }
+}
+
+void check_experts(Random& random) {
+  constexpr int64_t count = 5, used = 3, embd = 512, ff = 256;
+  const int formats = engines[0]->ops().format_count;
+  for (int f = 0; f < formats; ++f) {
+    const int g = (f + 3) % formats;  // gate, up and down may differ
+    const auto bytes = [&](int format, int64_t rows, int64_t cols) {
+      return rows * matrix(*engines[0], format, nullptr, rows, cols).row_bytes();
+    };
+    const int64_t up_at = bytes(f, ff, embd), down_at = up_at + bytes(g, ff, embd);
+    const int64_t slot = down_at + bytes(f, embd, ff);
+    std::vector<std::unique_ptr<Guarded<uint8_t>>> slots;
+    std::vector<uint64_t> base;
+    for (int64_t i = 0; i < count; ++i) {
+      slots.push_back(std::make_unique<Guarded<uint8_t>>(slot));
+      fill(*slots.back(), Bytes::any, random);
+      base.push_back(i == 2 ? 0 : reinterpret_cast<uint64_t>(slots.back()->data()));
+    }
+    for (int64_t n : {1, 5, 70}) {
+      Guarded<float> x(n * embd);
+      fill(x, embd, random);
+      std::vector<int32_t> ids;
+      for (int64_t i = 0; i < n * used; ++i) ids.push_back(static_cast<int32_t>(random() % count));
+      const std::string what = std::string("experts of ") + format_of(*engines[0], f).name;
+      on_all(what, n * used * embd, [&](Engine& e, float* y) {
+        const ExpertMatrixRef gate = {0, &format_of(e, f), ff, embd}, up = {up_at, &format_of(e, g), ff, embd},
+                              down = {down_at, &format_of(e, f), embd, ff};
+        e.experts({x.data(), ids.data(), base.data(), n, used, count, gate, up, down, y});
+      });
+    }
+  }
+}
+
+void check_attention(Random& random) {
+  struct Shape {
+    int heads, kv_heads, head_dim;
+    int64_t ctx, start, n;
+  };
+  const Shape shapes[] = {{1, 1, 16, 64, 0, 1},     {3, 1, 48, 128, 63, 2},   {8, 2, 128, 192, 100, 35},
+                          {40, 2, 64, 256, 190, 9}, {5, 5, 512, 64, 63, 1},   {7, 1, 112, 320, 0, 70}};
+  for (const Shape& s : shapes) {
+    const int64_t kv_cols = static_cast<int64_t>(s.kv_heads) * s.head_dim, seen = s.start + s.n;
+    const int64_t cols = static_cast<int64_t>(s.heads) * s.head_dim;
+    Guarded<float> k(seen * kv_cols), v(seen * kv_cols), q(s.n * cols);
+    fill(k, kv_cols, random);
+    fill(v, kv_cols, random);
+    fill(q, cols, random);
+    on_all("attention", s.n * cols, [&](Engine& e, float* out) {
+      Guarded<uint16_t> k_cache(s.ctx * kv_cols), v_cache(s.ctx * kv_cols);
+      e.store_kv(k.data(), v.data(), k_cache.data(), v_cache.data(), seen, kv_cols, 0);
+      e.attention({q.data(), k_cache.data(), v_cache.data(), out, s.n, s.start, s.heads, s.kv_heads,
+                   s.head_dim, 0.125f});
+    });
+  }
+}
+
+void check_rows(Random& random) {
+  for (int64_t cols : {1, 2, 7, 16, 31, 33, 100, 129, 2049}) {
+    constexpr int64_t n = 9;
+    Guarded<float> x(n * cols), w(cols), more(n * 3 * cols), weights(n * 3), logits(n * cols);
+    fill(x, cols, random);
+    fill(w, cols, random);
+    fill(more, cols, random);
+    fill(weights, 3, random);
+    fill(logits, cols, random);
+    on_all("rms_norm", n * cols,
+           [&](Engine& e, float* out) { e.rms_norm(x.data(), w.data(), 1e-6f, n, cols, out); });
+    on_all("add", n * cols, [&](Engine& e, float* out) { e.add(out, more.data(), n * cols); }, x.data());
+    on_all("combine", n * cols,
+           [&](Engine& e, float* out) { e.combine(more.data(), weights.data(), n, 3, cols, out); }, x.data());
+    on_all("swiglu", n * cols,
+           [&](Engine& e, float* out) { e.ops().swiglu(out, more.data(), n * cols); }, x.data());
+    const int64_t used = std::min<int64_t>(cols, 8);
+    on_all("route", n * used * 2, [&](Engine& e, float* out) {
+      Guarded<int32_t> ids(n * used);
+      e.route(logits.data(), n, cols, used, ids.data(), out);
+      for (int64_t i = 0; i < n * used; ++i) out[n * used + i] = static_cast<float>(ids[i]);
+    });
+    if (cols % 16 != 0) continue;
+    const int64_t half = cols / 2 - 3;
+    Guarded<float> cos(n * half), sin(n * half);
+    fill(cos, half, random);
+    fill(sin, half, random);
+    on_all("head_norm_rope", n * cols, [&](Engine& e, float* out) {
+      e.head_norm_rope(out, n, 1, static_cast<int>(cols), w.data(), 1e-6f, cos.data(), sin.data(), half, 0);
+    }, x.data());
+  }
+}
+
+void check_pool(Random& random) {
+  for (int round = 0; round < 40; ++round) {
+    Pool pool(1 + round % 5);
+    for (int job = 0; job < 200; ++job) {
+      const auto units = static_cast<int64_t>(random() % 60);
+      std::vector<std::atomic<int>> done(static_cast<size_t>(units));
+      int64_t sum = 0;  // written by the caller, read by workers, and the other way round
+      std::vector<int64_t> out(static_cast<size_t>(units));
+      pool.run(units, [&](int64_t unit, int thread) {
+        if (thread < 0 || thread >= pool.threads()) std::abort();
+        done[static_cast<size_t>(unit)].fetch_add(1);
+        out[static_cast<size_t>(unit)] = unit;
+      });
+      for (int64_t i = 0; i < units; ++i) {
+        sum += out[static_cast<size_t>(i)];
+        if (done[static_cast<size_t>(i)] != 1) ++failures;
+      }
+      if (sum != units * (units - 1) / 2) ++failures;
+      if (random() % 64 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 2000));
+    }
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const bool all = argc < 2 || std::string(argv[1]) != "threads";
+  std::vector<const OpTable*> tables = available_tables();
+  std::reverse(tables.begin(), tables.end());
+  engines.push_back(std::make_unique<Engine>(*tables[0], 1));
+  if (all)
+    for (const OpTable* t : tables) engines.push_back(std::make_unique<Engine>(*t, 2));
+  engines.push_back(std::make_unique<Engine>(*tables.back(), 4));
+  Random random(1);
+  if (all) {
+    for (int f = 0; f < tables[0]->format_count; ++f) check_format(f, random);
+    check_attention(random);
+    check_rows(random);
+  }
+  check_experts(random);
+  check_pool(random);
+  for (const auto& e : engines) std::printf("%s with %d threads\n", e->ops().name, e->threads());
+  std::printf("%d formats, %d failures\n", tables[0]->format_count, failures);
+  return failures == 0 ? 0 : 1;
+}
