@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-MEGABYTES = {"venv": 30, "packages": 750, "tests": 1800, "kernels": 60}  # disk needed by each step
+MEGABYTES = {"venv": 30, "packages": 750, "tests": 2500, "kernels": 60}  # disk needed by each step
 TITLES = {
     "venv": "Python environment",
     "packages": "Python packages",

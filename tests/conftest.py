@@ -10,6 +10,8 @@ import pytest
 
 # Before anything imports Qt. A test of a real window starts a child with a platform of its own.
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+# Before anything imports Triton, which decides then: its kernels run without a device here.
+os.environ.setdefault("TRITON_INTERPRET", "1")
 
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -1,0 +1,57 @@
+"""What a device would run: every kernel compiles, and its PTX rounds each operation on its own.
+
+All formats for all targets: `pytest -m marathon tests/engine/kernels/triton/test_compiled.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from engine.gguf.formats import FORMATS
+
+TARGETS = (75, 80, 86, 89, 90, 100, 120)
+
+
+def compiled(root: Path, cache: Path, *args: str) -> list[dict[str, object]]:
+    """In a process of its own, without the interpreter and without kernels compiled before."""
+    keep = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
+    out = subprocess.run(
+        [sys.executable, "-m", "tests.engine.kernels.triton.compile_all", *args],
+        cwd=root, env={**keep, "TRITON_CACHE_DIR": str(cache)},
+        capture_output=True, encoding="utf-8", check=False,
+    )  # fmt: skip
+    assert out.returncode == 0, out.stderr[-4000:]
+    return [json.loads(line) for line in out.stdout.splitlines()]
+
+
+def check(found: list[dict[str, object]]) -> None:
+    assert not [(f["target"], f["kernel"], f["inexact"]) for f in found if f["inexact"]]
+    for f in found:
+        if str(f["kernel"]).startswith(("matvec", "gate_up", "down")):
+            assert f["mul.rn.f32"], f"{f['kernel']}: nothing is multiplied?"
+        if str(f["kernel"]).startswith(("quantise", "gate_up", "route", "rms", "head")):
+            assert f["div.rn.f32"], f"{f['kernel']}: nothing is divided?"
+
+
+def test_every_kernel_rounds_each_operation(root: Path, tmp_path: Path) -> None:
+    """For one target: every kernel, and the product of every format."""
+    products = [f.name for f in FORMATS.values()]
+    args = ("--targets", "89", "--formats", "Q4_K", "--products", *products)
+    found = compiled(root, tmp_path, *args)
+    check(found)
+    assert len(found) == 6 + 4 + len(FORMATS)
+
+
+@pytest.mark.marathon
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("target", TARGETS)
+def test_every_kernel_format_and_target(target: int, root: Path, tmp_path: Path) -> None:
+    found = compiled(root, tmp_path, "--targets", str(target))
+    check(found)
+    assert len(found) == 6 + 5 * len(FORMATS)
