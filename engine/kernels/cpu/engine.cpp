@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t UNIT_BYTES = 48 << 10;  // weights of one unit in decoding: some microseconds of reading
 constexpr int64_t TOKEN_TILE = 64;        // tokens of one unit: their sums stay in the first-level cache
-constexpr int64_t ROW_STEP = 16;          // units start at multiples of the widest row tile
+constexpr int64_t ROW_STEP = 32;          // units start at multiples of the widest row tile
 constexpr int64_t SMALL_WORK = 16 << 10;  // values: less is not worth waking a thread
 
 int64_t round_up(int64_t v, int64_t step) { return (v + step - 1) / step * step; }

@@ -15,7 +15,7 @@ function(stoker_kernels target)
   set(strict -ffp-contract=off -fno-fast-math -fno-math-errno -fno-trapping-math -Wall -Wextra)
   set(kernel_flags ${strict} -Wno-psabi -Wno-ignored-attributes)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    list(APPEND kernel_flags -Wno-maybe-uninitialized)  # GCC 12 warns inside its own intrinsics
+    list(APPEND kernel_flags -Wno-maybe-uninitialized -Wno-uninitialized)  # GCC 12 warns inside its own intrinsics
   endif()
 
   # The codebooks of the IQ formats, from the gguf package's data.

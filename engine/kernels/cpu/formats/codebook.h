@@ -18,7 +18,10 @@ template <int BYTES, int DIVISOR>
 struct Codebook : Block256<BYTES, 0> {
   using Base = Block256<BYTES, 0>;
   STOKER_INLINE F8 d8(const uint8_t* w) { return Base::d8(w) * (1.0f / DIVISOR); }
-  STOKER_INLINE float d(const uint8_t* b, int i) { return Base::d(b, i) * (1.0f / DIVISOR); }
+  template <class P>
+  STOKER_INLINE auto d(P b, int i) {
+    return Base::d(b, i) * (1.0f / DIVISOR);
+  }
 };
 
 template <int BYTES, int DIVISOR>

@@ -6,7 +6,7 @@
 //   F8 d8(w)        d of the 8 term blocks that start at w
 //   float d(b, i)   d of term block i of the stored block at b (i is 0 unless STORED > BLOCK)
 //   dmin8, dmin     the same of the minimum, with MINS
-//   OFFSET          taken off every unsigned code
+//   OFFSET          taken off every unsigned code; LIMIT: the largest one
 //   WIDE            codes are signed bytes, -127..127
 //   SIGNED          codes are magnitudes 0..63 beside a 64-bit mask of signs (256-value formats only)
 // Formats of 32-value terms (base Block32; sub-scales and sub-minima are 1) have
@@ -20,22 +20,31 @@
 // A format whose X_BYTES differs from BLOCK decodes in its own way, where an instruction set has one:
 //   arrange(x, sums16, out)  brings a block of activations into X_BYTES bytes
 //   pair_sums(b, x, sums)    the sums of two consecutive blocks, over two such blocks of activations
-// A format derives from a base and hides what differs.
+// A format derives from a base and hides what differs. Functions that take any P, not only const uint8_t*,
+// also unpack many rows at once (ops/rows_unpack.h): the prompt path is faster for it.
 #pragma once
 
 namespace STOKER_ISA {
+
+STOKER_INLINE float half_at(const uint8_t* p) { return half_to_float(load<uint16_t>(p)); }
 
 // Scales that are binary16 at byte D_AT, minima at DMIN_AT when there is one.
 template <int BLOCK_, int BYTES_, int D_AT_, int DMIN_AT_>
 struct BlockBase {
   static constexpr int BLOCK = BLOCK_, STORED = BLOCK_, BYTES = BYTES_, D_AT = D_AT_, DMIN_AT = DMIN_AT_;
-  static constexpr int OFFSET = 0, X_BYTES = BLOCK_;
+  static constexpr int OFFSET = 0, LIMIT = 127, X_BYTES = BLOCK_;
   static constexpr bool WIDE = false, SIGNED = false, HALVES = false, MINS = DMIN_AT_ >= 0;
 
   STOKER_INLINE F8 d8(const uint8_t* w) { return halves8<BYTES>(w + D_AT); }
-  STOKER_INLINE float d(const uint8_t* b, int) { return half_to_float(load<uint16_t>(b + D_AT)); }
+  template <class P>
+  STOKER_INLINE auto d(P b, int) {
+    return half_at(b + D_AT);
+  }
   STOKER_INLINE F8 dmin8(const uint8_t* w) { return halves8<BYTES>(w + DMIN_AT); }
-  STOKER_INLINE float dmin(const uint8_t* b, int) { return half_to_float(load<uint16_t>(b + DMIN_AT)); }
+  template <class P>
+  STOKER_INLINE auto dmin(P b, int) {
+    return half_at(b + DMIN_AT);
+  }
 };
 
 template <int BYTES, int D_AT, int DMIN_AT = -1>

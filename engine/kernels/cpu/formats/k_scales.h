@@ -7,16 +7,24 @@
 
 namespace STOKER_ISA {
 
+// On uint32_t, or on vectors of such words.
+template <class T>
+STOKER_INLINE T k_low(T top) {
+  return top & 0x3f3f3f3f;
+}
+template <class T>
+STOKER_INLINE T k_high(T top, T nibbles) {
+  return (nibbles & 0x0f0f0f0f) | ((top >> 2) & 0x30303030);
+}
+
 STOKER_INLINE uint64_t k_scales(const uint8_t* s) {
   const uint32_t a = load<uint32_t>(s), c = load<uint32_t>(s + 8);
-  const uint32_t high = (c & 0x0f0f0f0fu) | ((a >> 2) & 0x30303030u);
-  return (a & 0x3f3f3f3fu) | static_cast<uint64_t>(high) << 32;
+  return k_low(a) | static_cast<uint64_t>(k_high(a, c)) << 32;
 }
 
 STOKER_INLINE uint64_t k_mins(const uint8_t* s) {
   const uint32_t b = load<uint32_t>(s + 4), c = load<uint32_t>(s + 8);
-  const uint32_t high = ((c >> 4) & 0x0f0f0f0fu) | ((b >> 2) & 0x30303030u);
-  return (b & 0x3f3f3f3fu) | static_cast<uint64_t>(high) << 32;
+  return k_low(b) | static_cast<uint64_t>(k_high(b, c >> 4)) << 32;
 }
 
 }  // namespace STOKER_ISA

@@ -5,9 +5,10 @@
 namespace STOKER_ISA {
 
 struct Q4_0 : Block32<18, 0> {
-  static constexpr int ID = 2, OFFSET = 8;
+  static constexpr int ID = 2, LIMIT = 15, OFFSET = 8;
 
-  STOKER_INLINE B64 pair(const uint8_t* b, const uint8_t* c) { return nibble_pair(b + 2, c + 2); }
+  template <class P>
+  STOKER_INLINE auto pair(P b, P c) { return nibble_pair(b + 2, c + 2); }
 };
 
 }  // namespace STOKER_ISA

@@ -8,14 +8,16 @@
 namespace STOKER_ISA {
 
 struct Q4_K : Block256<144, 0, 2> {
-  static constexpr int ID = 12, GROUP = 32, MIN_GROUP = 32;
+  static constexpr int ID = 12, LIMIT = 15, GROUP = 32, MIN_GROUP = 32;
 
-  template <int PART>
-  STOKER_INLINE B64 codes(const uint8_t* b) {
+  template <int PART, class P>
+  STOKER_INLINE auto codes(P b) {
     return masked(shifted<0, -4>(twice32(b + 16 + 32 * PART)), 0x0f);
   }
-  STOKER_INLINE S16 scales(const uint8_t* b) { return scales_of_32(k_scales(b + 4)); }
-  STOKER_INLINE S16 mins(const uint8_t* b) { return scales_of_32(k_mins(b + 4)); }
+  template <class P>
+  STOKER_INLINE auto scales(P b) { return scales_of_32(k_scales(b + 4)); }
+  template <class P>
+  STOKER_INLINE auto mins(P b) { return scales_of_32(k_mins(b + 4)); }
 };
 
 }  // namespace STOKER_ISA

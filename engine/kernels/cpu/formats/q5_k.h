@@ -7,16 +7,18 @@
 namespace STOKER_ISA {
 
 struct Q5_K : Block256<176, 0, 2> {
-  static constexpr int ID = 13, GROUP = 32, MIN_GROUP = 32;
+  static constexpr int ID = 13, LIMIT = 31, GROUP = 32, MIN_GROUP = 32;
 
-  template <int PART>
-  STOKER_INLINE B64 codes(const uint8_t* b) {
-    const B64 low = masked(shifted<0, -4>(twice32(b + 48 + 32 * PART)), 0x0f);
-    const B64 high = masked(shifted<4 - 2 * PART, 3 - 2 * PART>(twice32(b + 16)), 0x10);
+  template <int PART, class P>
+  STOKER_INLINE auto codes(P b) {
+    const auto low = masked(shifted<0, -4>(twice32(b + 48 + 32 * PART)), 0x0f);
+    const auto high = masked(shifted<4 - 2 * PART, 3 - 2 * PART>(twice32(b + 16)), 0x10);
     return either(low, high);
   }
-  STOKER_INLINE S16 scales(const uint8_t* b) { return scales_of_32(k_scales(b + 4)); }
-  STOKER_INLINE S16 mins(const uint8_t* b) { return scales_of_32(k_mins(b + 4)); }
+  template <class P>
+  STOKER_INLINE auto scales(P b) { return scales_of_32(k_scales(b + 4)); }
+  template <class P>
+  STOKER_INLINE auto mins(P b) { return scales_of_32(k_mins(b + 4)); }
 };
 
 }  // namespace STOKER_ISA

@@ -7,18 +7,19 @@
 namespace STOKER_ISA {
 
 struct Q6_K : Block256<210, 208> {
-  static constexpr int ID = 14, OFFSET = 32;
+  static constexpr int ID = 14, LIMIT = 63, OFFSET = 32;
 
-  template <int PART>
-  STOKER_INLINE B64 codes(const uint8_t* b) {
+  template <int PART, class P>
+  STOKER_INLINE auto codes(P b) {
     constexpr int half = PART / 2;
-    const B64 nibbles = load64(b + 64 * half), pairs = twice32(b + 128 + 32 * half);
+    const auto nibbles = load64(b + 64 * half), pairs = twice32(b + 128 + 32 * half);
     if constexpr (PART % 2 == 0)
       return either(masked(nibbles, 0x0f), masked(shifted<4, 2>(pairs), 0x30));
     else
       return either(masked(shifted<-4, -4>(nibbles), 0x0f), masked(shifted<0, -2>(pairs), 0x30));
   }
-  STOKER_INLINE S16 scales(const uint8_t* b) { return scales_of_16(b + 192); }
+  template <class P>
+  STOKER_INLINE auto scales(P b) { return scales_of_16(b + 192); }
 };
 
 }  // namespace STOKER_ISA

@@ -7,7 +7,8 @@ struct Q8_0 : Block32<34, 0> {
   static constexpr int ID = 8;
   static constexpr bool WIDE = true;
 
-  STOKER_INLINE B64 pair(const uint8_t* b, const uint8_t* c) { return pair32(b + 2, c + 2); }
+  template <class P>
+  STOKER_INLINE auto pair(P b, P c) { return pair32(b + 2, c + 2); }
 };
 
 }  // namespace STOKER_ISA

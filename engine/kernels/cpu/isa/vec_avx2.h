@@ -116,17 +116,19 @@ STOKER_INLINE __m256i top_flipped(__m256i x) {
 }
 STOKER_INLINE B64 flipped(B64 x) { return {top_flipped(x.lo), top_flipped(x.hi)}; }
 
+// 16 16-bit sums of two products of signed codes (WIDE) or of codes 0..127.
+template <bool WIDE>
+STOKER_INLINE __m256i dot2_bytes(__m256i w, __m256i x) {
+  return _mm256_maddubs_epi16(WIDE ? _mm256_abs_epi8(w) : w, WIDE ? _mm256_sign_epi8(x, w) : x);
+}
+
 // 8 sums of four products of signed codes (WIDE; with VNNI their top bit is flipped) or of codes 0..127.
 template <bool WIDE>
 STOKER_INLINE __m256i dot4(__m256i acc, __m256i w, __m256i x) {
 #if STOKER_VNNI
   return _mm256_dpbusd_avx_epi32(acc, w, x);
 #else
-  if constexpr (WIDE) {
-    x = _mm256_sign_epi8(x, w);
-    w = _mm256_abs_epi8(w);
-  }
-  return dot2(acc, _mm256_maddubs_epi16(w, x), _mm256_set1_epi16(1));
+  return dot2(acc, dot2_bytes<WIDE>(w, x), _mm256_set1_epi16(1));
 #endif
 }
 
@@ -137,45 +139,40 @@ STOKER_INLINE PairAcc dot_pair(B64 codes, const int8_t* x) {
   return {dot4<WIDE>(zero, codes.lo, load256(x)), dot4<WIDE>(zero, codes.hi, load256(x + 32))};
 }
 
+constexpr bool SUMS32 = STOKER_VNNI, SCALES16 = true;
+
 template <bool WIDE>
-STOKER_INLINE I tile_dot(I acc, I w, I x) {
-  return bits<I>(dot4<WIDE>(bits<__m256i>(acc), bits<__m256i>(w), bits<__m256i>(x)));
+STOKER_INLINE I tile_add(I p, I w, I x) {
+  const auto a = bits<__m256i>(p), b = bits<__m256i>(w), c = bits<__m256i>(x);
+#if STOKER_VNNI
+  return bits<I>(dot4<WIDE>(a, b, c));
+#else
+  return bits<I>(_mm256_add_epi16(a, dot2_bytes<WIDE>(b, c)));
+#endif
 }
 
 STOKER_INLINE I tile_dot2(I acc, I w, I x) {
   return bits<I>(dot2(bits<__m256i>(acc), bits<__m256i>(w), bits<__m256i>(x)));
 }
 
-// 8 x 8 words: pairs, then quads, within halves; then the halves.
-STOKER_INLINE void transpose8(const __m256i* r, int32_t* out) {
-  __m256i t[8];
-  STOKER_UNROLL
-  for (int g = 0; g < 8; g += 4) {
-    const __m256i ab_lo = _mm256_unpacklo_epi32(r[g], r[g + 1]),
-                  ab_hi = _mm256_unpackhi_epi32(r[g], r[g + 1]);
-    const __m256i cd_lo = _mm256_unpacklo_epi32(r[g + 2], r[g + 3]),
-                  cd_hi = _mm256_unpackhi_epi32(r[g + 2], r[g + 3]);
-    t[g] = _mm256_unpacklo_epi64(ab_lo, cd_lo);
-    t[g + 1] = _mm256_unpackhi_epi64(ab_lo, cd_lo);
-    t[g + 2] = _mm256_unpacklo_epi64(ab_hi, cd_hi);
-    t[g + 3] = _mm256_unpackhi_epi64(ab_hi, cd_hi);
-  }
-  STOKER_UNROLL
-  for (int i = 0; i < 4; ++i) {
-    store(out + 8 * i, _mm256_permute2x128_si256(t[i], t[4 + i], 0x20));
-    store(out + 8 * (4 + i), _mm256_permute2x128_si256(t[i], t[4 + i], 0x31));
-  }
+template <bool FITS16>
+STOKER_INLINE I tile_scaled(I acc, I p, I s) {
+  return FITS16 ? tile_dot2(acc, p, s) : acc + p * s;
 }
 
-STOKER_INLINE void transpose(const B64* rows, int32_t* out) {
-  __m256i lo[8], hi[8];
+// Rows j and 4 + j come into the halves of register j; then 4 x 4 words are transposed inside each half.
+STOKER_INLINE void quarter(const uint8_t* const* rows, int64_t at, I* words) {
+  __m256i t[4];
   STOKER_UNROLL
-  for (int r = 0; r < 8; ++r) {
-    lo[r] = rows[r].lo;
-    hi[r] = rows[r].hi;
-  }
-  transpose8(lo, out);
-  transpose8(hi, out + 64);
+  for (int j = 0; j < 4; ++j)
+    t[j] = _mm256_inserti128_si256(_mm256_castsi128_si256(load128(rows[j] + at)),
+                                   load128(rows[4 + j] + at), 1);
+  const __m256i a = _mm256_unpacklo_epi32(t[0], t[1]), b = _mm256_unpacklo_epi32(t[2], t[3]);
+  const __m256i c = _mm256_unpackhi_epi32(t[0], t[1]), d = _mm256_unpackhi_epi32(t[2], t[3]);
+  words[0] = bits<I>(_mm256_unpacklo_epi64(a, b));
+  words[1] = bits<I>(_mm256_unpackhi_epi64(a, b));
+  words[2] = bits<I>(_mm256_unpacklo_epi64(c, d));
+  words[3] = bits<I>(_mm256_unpackhi_epi64(c, d));
 }
 
 // The sums of the lanes of 8 registers. hadd works in halves: [a a b b] + [c c d d] -> [a b c d].

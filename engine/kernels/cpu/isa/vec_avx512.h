@@ -90,18 +90,27 @@ STOKER_INLINE Acc minus_offset(Acc acc, S16 scales, const int16_t* sums16) {
   return _mm512_sub_epi32(acc, _mm512_zextsi256_si512(s));
 }
 
-// 16 sums of four products of signed codes (WIDE) or of codes 0..127.
+STOKER_INLINE __m512i top_flipped(__m512i x) {
+  return _mm512_xor_si512(x, _mm512_set1_epi8(static_cast<char>(0x80)));
+}
+
+// 32 16-bit sums of two products of signed codes (WIDE) or of codes 0..127.
 template <bool WIDE>
-STOKER_INLINE __m512i dot4(__m512i acc, __m512i w, __m512i x) {
-#if STOKER_VNNI
-  if constexpr (WIDE) w = _mm512_xor_si512(w, _mm512_set1_epi8(static_cast<char>(0x80)));
-  return _mm512_dpbusd_epi32(acc, w, x);
-#else
+STOKER_INLINE __m512i dot2_bytes(__m512i w, __m512i x) {
   if constexpr (WIDE) {
     x = _mm512_mask_sub_epi8(x, _mm512_movepi8_mask(w), _mm512_setzero_si512(), x);
     w = _mm512_abs_epi8(w);
   }
-  return _mm512_add_epi32(acc, _mm512_madd_epi16(_mm512_maddubs_epi16(w, x), _mm512_set1_epi16(1)));
+  return _mm512_maddubs_epi16(w, x);
+}
+
+// 16 sums of four products of signed codes (WIDE) or of codes 0..127.
+template <bool WIDE>
+STOKER_INLINE __m512i dot4(__m512i acc, __m512i w, __m512i x) {
+#if STOKER_VNNI
+  return _mm512_dpbusd_epi32(acc, WIDE ? top_flipped(w) : w, x);
+#else
+  return _mm512_add_epi32(acc, _mm512_madd_epi16(dot2_bytes<WIDE>(w, x), _mm512_set1_epi16(1)));
 #endif
 }
 
@@ -110,13 +119,15 @@ STOKER_INLINE PairAcc dot_pair(B64 codes, const int8_t* x) {
   return dot4<WIDE>(_mm512_setzero_si512(), codes, _mm512_loadu_si512(x));
 }
 
+constexpr bool SUMS32 = STOKER_VNNI, SCALES16 = true;
+
 template <bool WIDE>
-STOKER_INLINE I tile_dot(I acc, I w, I x) {
-  const auto a = bits<__m512i>(acc), b = bits<__m512i>(w), c = bits<__m512i>(x);
+STOKER_INLINE I tile_add(I p, I w, I x) {
+  const auto a = bits<__m512i>(p), b = bits<__m512i>(w), c = bits<__m512i>(x);
 #if STOKER_VNNI
-  return bits<I>(_mm512_dpbusd_epi32(a, b, c));  // signed codes were flipped() when the tile was unpacked
+  return bits<I>(_mm512_dpbusd_epi32(a, b, c));  // WIDE codes have WIDE_BIAS added
 #else
-  return bits<I>(dot4<WIDE>(a, b, c));
+  return bits<I>(_mm512_add_epi16(a, dot2_bytes<WIDE>(b, c)));
 #endif
 }
 
@@ -128,35 +139,28 @@ STOKER_INLINE I tile_dot2(I acc, I w, I x) {
 #endif
 }
 
-STOKER_INLINE B64 flipped(B64 x) {
-  return STOKER_VNNI ? _mm512_xor_si512(x, _mm512_set1_epi8(static_cast<char>(0x80))) : x;
+template <bool FITS16>
+STOKER_INLINE I tile_scaled(I acc, I p, I s) {
+  return FITS16 ? tile_dot2(acc, p, s) : acc + p * s;
 }
 
-// 16 x 16 words: pairs, then quads, within 128-bit quarters; then the quarters themselves.
-STOKER_INLINE void transpose(const B64* rows, int32_t* out) {
-  __m512i t[16];
+// Rows j, 4 + j, 8 + j and 12 + j come into the quarters of register j; then 4 x 4 words are transposed
+// inside each quarter.
+STOKER_INLINE void quarter(const uint8_t* const* rows, int64_t at, I* words) {
+  __m512i t[4];
   STOKER_UNROLL
-  for (int g = 0; g < 16; g += 4) {
-    const __m512i ab_lo = _mm512_unpacklo_epi32(rows[g], rows[g + 1]),
-                  ab_hi = _mm512_unpackhi_epi32(rows[g], rows[g + 1]);
-    const __m512i cd_lo = _mm512_unpacklo_epi32(rows[g + 2], rows[g + 3]),
-                  cd_hi = _mm512_unpackhi_epi32(rows[g + 2], rows[g + 3]);
-    t[g] = _mm512_unpacklo_epi64(ab_lo, cd_lo);  // quarter q: word 4q of the four rows
-    t[g + 1] = _mm512_unpackhi_epi64(ab_lo, cd_lo);
-    t[g + 2] = _mm512_unpacklo_epi64(ab_hi, cd_hi);
-    t[g + 3] = _mm512_unpackhi_epi64(ab_hi, cd_hi);
+  for (int j = 0; j < 4; ++j) {
+    t[j] = _mm512_castsi128_si512(load128(rows[j] + at));
+    t[j] = _mm512_inserti32x4(t[j], load128(rows[4 + j] + at), 1);
+    t[j] = _mm512_inserti32x4(t[j], load128(rows[8 + j] + at), 2);
+    t[j] = _mm512_inserti32x4(t[j], load128(rows[12 + j] + at), 3);
   }
-  STOKER_UNROLL
-  for (int i = 0; i < 4; ++i) {
-    const __m512i a = _mm512_shuffle_i32x4(t[i], t[4 + i], 0x44),
-                  b = _mm512_shuffle_i32x4(t[i], t[4 + i], 0xee);
-    const __m512i c = _mm512_shuffle_i32x4(t[8 + i], t[12 + i], 0x44),
-                  d = _mm512_shuffle_i32x4(t[8 + i], t[12 + i], 0xee);
-    _mm512_storeu_si512(out + 16 * i, _mm512_shuffle_i32x4(a, c, 0x88));
-    _mm512_storeu_si512(out + 16 * (4 + i), _mm512_shuffle_i32x4(a, c, 0xdd));
-    _mm512_storeu_si512(out + 16 * (8 + i), _mm512_shuffle_i32x4(b, d, 0x88));
-    _mm512_storeu_si512(out + 16 * (12 + i), _mm512_shuffle_i32x4(b, d, 0xdd));
-  }
+  const __m512i a = _mm512_unpacklo_epi32(t[0], t[1]), b = _mm512_unpacklo_epi32(t[2], t[3]);
+  const __m512i c = _mm512_unpackhi_epi32(t[0], t[1]), d = _mm512_unpackhi_epi32(t[2], t[3]);
+  words[0] = bits<I>(_mm512_unpacklo_epi64(a, b));
+  words[1] = bits<I>(_mm512_unpackhi_epi64(a, b));
+  words[2] = bits<I>(_mm512_unpacklo_epi64(c, d));
+  words[3] = bits<I>(_mm512_unpackhi_epi64(c, d));
 }
 
 // The sums of the 128-bit quarters of four registers, one quarter each.

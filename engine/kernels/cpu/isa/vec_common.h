@@ -70,6 +70,9 @@ STOKER_INLINE F round_even(F v) { return (v + splat(ROUND_MAGIC)) - splat(ROUND_
 
 // binary16 bits of one value; subnormals and infinities included.
 STOKER_INLINE float half_to_float(uint16_t h) {
+#if defined(__F16C__)
+  return static_cast<float>(bits<_Float16>(h));
+#else
   const uint32_t sign = static_cast<uint32_t>(h & 0x8000u) << 16;
   const uint32_t rest = h & 0x7fffu;
   if (rest >= 0x7c00u) return bits<float>(sign | 0x7f800000u | ((rest & 0x3ffu) << 13));
@@ -78,6 +81,7 @@ STOKER_INLINE float half_to_float(uint16_t h) {
     return bits<float>(bits<uint32_t>(v) | sign);
   }
   return bits<float>(sign | ((rest + 0x1c000u) << 13));
+#endif
 }
 
 // Round to nearest even, overflow to infinity, NaN stays a quiet NaN.

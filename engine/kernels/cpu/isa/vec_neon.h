@@ -126,9 +126,16 @@ STOKER_INLINE PairAcc dot_pair(B64 codes, const int8_t* x) {
           dot4(dot4(zero, codes.v[2], vld1q_s8(x + 32)), codes.v[3], vld1q_s8(x + 48))};
 }
 
+constexpr bool SUMS32 = true, SCALES16 = false;
+
 template <bool WIDE>
-STOKER_INLINE I tile_dot(I acc, I w, I x) {
-  return bits<I>(dot4(bits<int32x4_t>(acc), bits<uint8x16_t>(w), bits<int8x16_t>(x)));
+STOKER_INLINE I tile_add(I p, I w, I x) {
+  return bits<I>(dot4(bits<int32x4_t>(p), bits<uint8x16_t>(w), bits<int8x16_t>(x)));
+}
+
+template <bool FITS16>
+STOKER_INLINE I tile_scaled(I acc, I p, I s) {
+  return acc + p * s;
 }
 
 STOKER_INLINE I tile_dot2(I acc, I w, I x) {
@@ -137,23 +144,18 @@ STOKER_INLINE I tile_dot2(I acc, I w, I x) {
   return acc + bits<I>(vpaddq_s32(lo, hi));
 }
 
-STOKER_INLINE B64 flipped(B64 x) { return x; }
-
-// 4 x 4 words, four times: pairs, then quads.
-STOKER_INLINE void transpose(const B64* rows, int32_t* out) {
-  STOKER_UNROLL
-  for (int k = 0; k < 4; ++k) {
-    int32x4_t r[4];
-    for (int i = 0; i < 4; ++i) r[i] = vreinterpretq_s32_u8(rows[i].v[k]);
-    const auto ab_lo = vreinterpretq_s64_s32(vzip1q_s32(r[0], r[1])),
-               ab_hi = vreinterpretq_s64_s32(vzip2q_s32(r[0], r[1])),
-               cd_lo = vreinterpretq_s64_s32(vzip1q_s32(r[2], r[3])),
-               cd_hi = vreinterpretq_s64_s32(vzip2q_s32(r[2], r[3]));
-    store(out + 16 * k, vzip1q_s64(ab_lo, cd_lo));
-    store(out + 16 * k + 4, vzip2q_s64(ab_lo, cd_lo));
-    store(out + 16 * k + 8, vzip1q_s64(ab_hi, cd_hi));
-    store(out + 16 * k + 12, vzip2q_s64(ab_hi, cd_hi));
-  }
+// 4 x 4 words: pairs, then quads.
+STOKER_INLINE void quarter(const uint8_t* const* rows, int64_t at, I* words) {
+  int32x4_t r[4];
+  for (int i = 0; i < 4; ++i) r[i] = vreinterpretq_s32_u8(vld1q_u8(rows[i] + at));
+  const auto ab_lo = vreinterpretq_s64_s32(vzip1q_s32(r[0], r[1])),
+             ab_hi = vreinterpretq_s64_s32(vzip2q_s32(r[0], r[1])),
+             cd_lo = vreinterpretq_s64_s32(vzip1q_s32(r[2], r[3])),
+             cd_hi = vreinterpretq_s64_s32(vzip2q_s32(r[2], r[3]));
+  words[0] = bits<I>(vzip1q_s64(ab_lo, cd_lo));
+  words[1] = bits<I>(vzip2q_s64(ab_lo, cd_lo));
+  words[2] = bits<I>(vzip1q_s64(ab_hi, cd_hi));
+  words[3] = bits<I>(vzip2q_s64(ab_hi, cd_hi));
 }
 
 // The sums of the lanes of four registers.

@@ -131,17 +131,27 @@ STOKER_INLINE I8 reduce(const Acc* a) { return load<I8>(a); }
 STOKER_INLINE I8 reduce_mins(const MinAcc* a) { return load<I8>(a); }
 STOKER_INLINE I8 reduce_pairs(const PairAcc* a) { return load<I8>(a); }
 
-// Per lane: acc + the four products of the bytes of w (signed codes when WIDE, else 0..127; biased by
-// WIDE_BIAS by flipped()) and the signed bytes of x.
+constexpr bool SUMS32 = true;     // tile_add() sums in 32-bit lanes; otherwise in pairs of 16-bit lanes
+constexpr bool SCALES16 = false;  // tile_scaled<true>() is cheaper than tile_scaled<false>()
+
+// Per lane: p + the four products of the bytes of w (signed codes when WIDE, else unsigned ones; with
+// WIDE_BIAS added there are no signed ones) and the signed bytes of x.
 template <bool WIDE>
-STOKER_INLINE I tile_dot(I acc, I w, I x) {
+STOKER_INLINE I tile_add(I p, I w, I x) {
   for (int i = 0; i < W; ++i)
     for (int k = 0; k < 32; k += 8) {
       const auto a = static_cast<uint8_t>(static_cast<uint32_t>(w[i]) >> k);
-      acc[i] += (WIDE ? static_cast<int8_t>(a) : static_cast<int>(a)) *
-                static_cast<int8_t>(static_cast<uint32_t>(x[i]) >> k);
+      p[i] += (WIDE ? static_cast<int8_t>(a) : static_cast<int>(a)) *
+              static_cast<int8_t>(static_cast<uint32_t>(x[i]) >> k);
     }
-  return acc;
+  return p;
+}
+
+// Per lane: acc + the sum p * the sub-scale s, an int32. With FITS16, which only SCALES16 allows, p fits 16
+// bits and the upper half of s is zero; without SUMS32 both halves of s hold the sub-scale.
+template <bool FITS16>
+STOKER_INLINE I tile_scaled(I acc, I p, I s) {
+  return acc + p * s;
 }
 
 // Per lane: acc + the two products of the int16 halves.
@@ -151,13 +161,10 @@ STOKER_INLINE I tile_dot2(I acc, I w, I x) {
   return acc;
 }
 
-// Signed codes as tile_dot<true> wants them.
-STOKER_INLINE B64 flipped(B64 x) { return x; }
-
-// out[i][r] = 32-bit word i of rows[r]: W rows of 16 words to 16 vectors of W lanes.
-STOKER_INLINE void transpose(const B64* rows, int32_t* out) {
+// words[i][r] = 32-bit word i of the 16 bytes at rows[r] + at.
+STOKER_INLINE void quarter(const uint8_t* const* rows, int64_t at, I* words) {
   for (int r = 0; r < W; ++r)
-    for (int i = 0; i < 16; ++i) out[i * W + r] = load<int32_t>(rows[r].v + 4 * i);
+    for (int i = 0; i < 4; ++i) words[i][r] = load<int32_t>(rows[r] + at + 4 * i);
 }
 
 // Eight binary16 values, STRIDE bytes apart.

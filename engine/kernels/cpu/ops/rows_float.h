@@ -1,36 +1,57 @@
-// Rows of unquantised weights times activations (contract, point 4). Four tokens share each loaded weight.
+// Rows of unquantised weights times activations (contract, point 4).
+//
+// The 32 partial sums of a row are PER32 vectors; each is summed in its own pass over the columns, so that
+// the sums of ROWS rows and TOKENS tokens fit the registers and every loaded vector is used several times.
 #pragma once
 
 namespace STOKER_ISA {
 
-template <class Fmt, int TOKENS>
-STOKER_INLINE void float_row(const uint8_t* w, int64_t cols, const Act* acts, float* const* outs, int64_t r) {
-  F s[TOKENS][PER32] = {};
-  int64_t j = 0;
-  for (; j + FLOAT_LANES <= cols; j += FLOAT_LANES)
-    for (int k = 0; k < PER32; ++k) {
-      const F a = Fmt::weights(w + (j + k * W) * Fmt::BYTES);
-      for (int t = 0; t < TOKENS; ++t) s[t][k] = s[t][k] + a * load<F>(acts[t].x + j + k * W);
+template <class Fmt, int ROWS, int TOKENS>
+STOKER_INLINE void float_tile(const RowsJob& job, int64_t row, int64_t token) {
+  const int64_t whole = job.cols / FLOAT_LANES * FLOAT_LANES;
+  const Act* acts = job.acts + token;
+  const uint8_t* w[ROWS];
+  for (int r = 0; r < ROWS; ++r)  // rows that do not exist repeat the last one
+    w[r] = job.w + (row + r < job.row1 ? row + r : job.row1 - 1) * job.cols * Fmt::BYTES;
+  F sums[ROWS][TOKENS][PER32];
+  for (int k = 0; k < PER32; ++k) {
+    F s[ROWS][TOKENS] = {};
+    for (int64_t j = k * W; j < whole; j += FLOAT_LANES) {
+      F a[ROWS];
+      STOKER_UNROLL
+      for (int r = 0; r < ROWS; ++r) a[r] = Fmt::weights(w[r] + j * Fmt::BYTES);
+      STOKER_UNROLL
+      for (int t = 0; t < TOKENS; ++t) {
+        const F x = load<F>(acts[t].x + j);
+        STOKER_UNROLL
+        for (int r = 0; r < ROWS; ++r) s[r][t] = s[r][t] + a[r] * x;
+      }
     }
-  for (int t = 0; t < TOKENS; ++t) {
-    float* lanes = reinterpret_cast<float*>(s[t]);
-    for (int64_t i = j; i < cols; ++i) {
-      float lane = load<float>(lanes + (i - j));
-      lane = lane + Fmt::weight(w + i * Fmt::BYTES) * acts[t].x[i];
-      store(lanes + (i - j), lane);
+    STOKER_UNROLL
+    for (int r = 0; r < ROWS; ++r) {
+      STOKER_UNROLL
+      for (int t = 0; t < TOKENS; ++t) sums[r][t][k] = s[r][t];
     }
-    outs[t][r] = tree32(s[t]);
   }
+  for (int r = 0; r < ROWS && row + r < job.row1; ++r)
+    for (int t = 0; t < TOKENS; ++t) {
+      float* lanes = reinterpret_cast<float*>(sums[r][t]);
+      for (int64_t j = whole; j < job.cols; ++j) {
+        const float product = Fmt::weight(w[r] + j * Fmt::BYTES) * acts[t].x[j];
+        store(lanes + (j - whole), load<float>(lanes + (j - whole)) + product);
+      }
+      job.outs[token + t][row + r] = tree32(sums[r][t]);
+    }
 }
 
 template <class Fmt>
 static void rows_float(const RowsJob& job) {
-  for (int64_t r = job.row0; r < job.row1; ++r) {
-    const uint8_t* w = job.w + r * job.cols * Fmt::BYTES;
-    int64_t t = 0;
-    for (; t + 4 <= job.tokens; t += 4) float_row<Fmt, 4>(w, job.cols, job.acts + t, job.outs + t, r);
-    for (; t < job.tokens; ++t) float_row<Fmt, 1>(w, job.cols, job.acts + t, job.outs + t, r);
-  }
+  constexpr int rows = 4, tokens = W == 16 ? 6 : 2;
+  int64_t t = 0;
+  for (; t + tokens <= job.tokens; t += tokens)
+    for (int64_t r = job.row0; r < job.row1; r += rows) float_tile<Fmt, rows, tokens>(job, r, t);
+  for (; t < job.tokens; ++t)
+    for (int64_t r = job.row0; r < job.row1; ++r) float_tile<Fmt, 1, 1>(job, r, t);
 }
 
 template <class Fmt>
