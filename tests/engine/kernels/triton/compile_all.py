@@ -110,7 +110,8 @@ def main() -> None:
                 "kernel": name,
                 "inexact": sorted(set(INEXACT.findall(ptx))),
                 "cubin_bytes": len(made.asm["cubin"]),
-                **{op: ptx.count(f"\t{op} ") for op in COUNTED},
+                # sm_100 and later have packed pairs.
+                **{op: ptx.count(f"\t{op} ") + 2 * ptx.count(f"\t{op}x2 ") for op in COUNTED},
             }
             sys.stdout.write(json.dumps(found) + "\n")
             sys.stdout.flush()

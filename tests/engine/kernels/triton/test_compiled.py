@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from engine.gguf.formats import FORMATS
+from tests.engine.kernels.triton.compile_all import INEXACT
 
 TARGETS = (75, 80, 86, 89, 90, 100, 120)
 
@@ -37,6 +38,20 @@ def check(found: list[dict[str, object]]) -> None:
             assert f["mul.rn.f32"], f"{f['kernel']}: nothing is multiplied?"
         if str(f["kernel"]).startswith(("quantise", "gate_up", "route", "rms", "head")):
             assert f["div.rn.f32"], f"{f['kernel']}: nothing is divided?"
+
+
+@pytest.mark.parametrize(
+    ("line", "inexact"),
+    [
+        *((f"add.{kind}", False) for kind in ("rn.f32", "rn.f32x2", "s32")),
+        *((line, False) for line in ("mad.lo.s32", "cvt.rn.f32.s32", "selp.f32", "sqrt.rn.f32")),
+        *((f"fma.rn{kind}", True) for kind in (".f32", ".f32x2", ".ftz.f32", ".f64")),
+        *((f"div.{kind}", True) for kind in ("f32", "full.f32", "approx.f32", "rn.ftz.f32")),
+        *((line, True) for line in ("mul.f32", "ex2.approx.ftz.f32", "cvt.f64.f32")),
+    ],
+)
+def test_what_counts_as_inexact(line: str, inexact: bool) -> None:
+    assert bool(INEXACT.findall(f"\t{line} \t%r1, %r2;")) == inexact
 
 
 def test_every_kernel_rounds_each_operation(root: Path, tmp_path: Path) -> None:
