@@ -199,14 +199,16 @@ def open_model(settings: EngineSettings, progress: Progress = lambda *_: None) -
             "--ctx %d is more than the %d tokens that the model was trained for: answers beyond "
             "them are unreliable", settings.ctx, plan.context,
         )  # fmt: skip
-    memory = plan_memory(plan, settings.budget, settings.ctx, settings.chunk, read_memory())
+    memory = plan_memory(
+        plan, settings.budget, settings.ctx, settings.chunk, settings.kv, read_memory()
+    )
     kernels = Kernels(settings.threads, settings.isa)
     files = ModelFiles()
     weights = DenseWeights(plan, files, lambda done, total: progress("weights", done, total))
     profile = _open_profile(plan, settings)
     store = ExpertStore(plan, files, profile, memory.arena)
     store.fill_all(lambda done, total: progress("experts", done, total))
-    model = Transformer(plan, kernels, weights, store, memory.context, settings.chunk)
+    model = Transformer(plan, kernels, weights, store, memory.context, settings.chunk, settings.kv)
     return Engine(
         _describe(plan, path, memory),
         plan,

@@ -45,6 +45,11 @@ class EngineSettings:
         low=0,
         high=1 << 20,
     )
+    kv: str = knob(
+        "f16",
+        "keys and values of the context: q8_0 takes half the memory and is slightly less exact",
+        choices=("f16", "q8_0"),
+    )
     threads: int = knob(
         0, "compute threads; 0: one per physical core", metavar="N", low=0, high=1024
     )

@@ -18,7 +18,6 @@ Ints = NDArray[np.int32]
 Bytes = NDArray[np.uint8]
 
 _F = np.float32
-KEY_CHUNK = 64
 
 _LOG2E = _F(float.fromhex("0x1.715476p+0"))
 _LN2_HI = _F(355 / 512)
@@ -45,7 +44,7 @@ def _tree(lanes: Floats) -> Floats:
     return lanes[..., 0]
 
 
-def _sum_in_lanes(terms: Floats, lanes: int) -> Floats:
+def sum_in_lanes(terms: Floats, lanes: int) -> Floats:
     """Sum over the last axis: term j goes to partial sum j mod `lanes`, in order; then the tree."""
     sums = np.zeros((*terms.shape[:-1], lanes), _F)
     for j in range(0, terms.shape[-1], lanes):
@@ -93,7 +92,7 @@ def matmul(format: Format, w: Bytes, x: Floats) -> Floats:
     with np.errstate(all="ignore"):
         if format.term == 1:
             weights = dequant.dequantise(format, w)
-            return np.stack([_sum_in_lanes(weights * row, 32) for row in x])
+            return np.stack([sum_in_lanes(weights * row, 32) for row in x])
         b = dequant.unpack(format, w)
         codes, scales = quantise(x, format.term)
         out = []
@@ -105,13 +104,13 @@ def matmul(format: Format, w: Bytes, x: Floats) -> Floats:
             if b.dmin is not None:
                 msum = np.sum(b.mins * a, axis=-1, dtype=np.int64)
                 terms = terms - (b.dmin * dx) * msum.astype(_F)
-            out.append(_sum_in_lanes(terms, 8))
+            out.append(sum_in_lanes(terms, 8))
         return np.stack(out)
 
 
 def rms_norm(x: Floats, weight: Floats, eps: float) -> Floats:
     with np.errstate(all="ignore"):
-        mean = _sum_in_lanes(x * x, 32) / _F(x.shape[-1])
+        mean = sum_in_lanes(x * x, 32) / _F(x.shape[-1])
         r = _F(1) / np.sqrt(mean + _F(eps))
         out: Floats = (x * r[..., None]) * weight
     return out
@@ -136,66 +135,6 @@ def head_norm_rope(
     return h.reshape(x.shape)
 
 
-def store_kv(
-    k: Floats,
-    v: Floats,
-    k_cache: NDArray[np.float16],
-    v_cache: NDArray[np.float16],
-    start: int,
-) -> None:
-    """Caches `[ctx, columns]`; keys in chunks of 64 positions, position innermost."""
-    ctx, cols = k_cache.shape
-    keys = k_cache.reshape(ctx // KEY_CHUNK, cols, KEY_CHUNK)
-    with np.errstate(over="ignore"):
-        for i in range(k.shape[0]):
-            p = start + i
-            keys[p // KEY_CHUNK, :, p % KEY_CHUNK] = k[i].astype(np.float16)
-            v_cache[p] = v[i].astype(np.float16)
-
-
-def attention(
-    q: Floats,
-    k_cache: NDArray[np.float16],
-    v_cache: NDArray[np.float16],
-    start: int,
-    kv_heads: int,
-    head_dim: int,
-    scale: float,
-) -> Floats:
-    n = q.shape[0]
-    ctx = k_cache.shape[0]
-    heads = q.shape[1] // head_dim
-    q = q.reshape(n, heads, head_dim)
-    keys = k_cache.reshape(ctx // KEY_CHUNK, kv_heads, head_dim, KEY_CHUNK)
-    values = v_cache.reshape(ctx, kv_heads, head_dim)
-    owner = np.arange(heads) // (heads // kv_heads)  # the key/value head of each query head
-    out = np.empty_like(q)
-    with np.errstate(all="ignore"):
-        for i in range(n):
-            seen = start + i + 1
-            m = np.full(heads, -np.inf, _F)
-            l = np.zeros(heads, _F)
-            o = np.zeros((heads, head_dim), _F)
-            for chunk in range((seen + KEY_CHUNK - 1) // KEY_CHUNK):
-                visible = min(KEY_CHUNK, seen - chunk * KEY_CHUNK)
-                k = keys[chunk, owner, :, :visible].astype(_F)  # [heads, head_dim, visible]
-                score = np.zeros((heads, visible), _F)
-                for d in range(head_dim):
-                    score += q[i, :, d, None] * k[:, d]
-                score = score * _F(scale)
-                top = np.fmax(m, np.fmax.reduce(score, axis=-1))
-                c = exp(m - top)
-                p = np.zeros((heads, KEY_CHUNK), _F)
-                p[:, :visible] = exp(score - top[:, None])
-                l = l * c + _sum_in_lanes(p, 32)
-                o = o * c[:, None]
-                for j in range(visible):
-                    o += p[:, j, None] * values[chunk * KEY_CHUNK + j, owner].astype(_F)
-                m = top
-            out[i] = o / l[:, None]
-    return out.reshape(n, heads * head_dim)
-
-
 def route(logits: Floats, used: int) -> tuple[Ints, Floats]:
     n, count = logits.shape
     ids = np.empty((n, used), np.int32)
@@ -203,7 +142,7 @@ def route(logits: Floats, used: int) -> tuple[Ints, Floats]:
     with np.errstate(all="ignore"):
         for i, row in enumerate(logits):
             e = exp(row - np.fmax(np.fmax.reduce(row), _F(-np.inf)))
-            p = e / _sum_in_lanes(e, 32)
+            p = e / sum_in_lanes(e, 32)
             left = list(range(count))
             for s in range(used):
                 best = left[0]

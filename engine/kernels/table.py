@@ -1,8 +1,8 @@
 """The only dispatch: the operations of a step, on the instruction set and threads chosen at start.
 
 Every operation is defined bit for bit by the arithmetic contract (`cpu/contract.h`) and written out
-in numpy in `reference.py`. Results do not depend on the instruction set, the number of threads, the
-number of rows in a call, or how a prompt is cut into calls.
+in numpy in `reference.py` and `reference_sequence.py`. Results do not depend on the instruction
+set, the number of threads, the number of rows in a call, or how a prompt is cut into calls.
 
 An operation runs at once when it is asked of `Kernels`. Asked of a `Program` it is checked and
 noted, and the program runs all it holds in one call: a token is hundreds of short operations.
@@ -12,9 +12,14 @@ the call. Wrong types, shapes and ranges raise `KernelError`. Calls release the 
 runs one call at a time.
 
 The key/value cache of one layer is two float16 (or uint16) arrays `[ctx, kv_heads * head_dim]`, ctx
-a multiple of 64. Values are stored row by position. Keys are stored in chunks of 64 positions:
-chunk c takes the bytes of rows 64c..64c+63, as `[kv_heads, head_dim, 64]`, position innermost. So
-whole chunks may be copied or dropped by row ranges, single positions of the key cache may not.
+a multiple of 64. Both are stored in chunks of 64 positions: chunk c takes the bytes of rows
+64c..64c+63, keys as `[kv_heads, head_dim, 64]`, values as `[kv_heads, 64, head_dim]`. So whole
+chunks may be copied or dropped by row ranges, single positions may not.
+
+A Q8_0 cache is two uint8 arrays `[ctx, kv_heads * head_dim / 32 * 34]`, head_dim a multiple of 32.
+A chunk holds for each key/value head int8 codes, keys `[head_dim / 4, 64, 4]`, values
+`[64, head_dim]`, and then float16 scales `[head_dim / 32, 64]`. The type of the arrays tells which
+kind of cache they are.
 """
 
 from __future__ import annotations
@@ -39,7 +44,7 @@ else:
 
 if TYPE_CHECKING:
     Floats = NDArray[np.float32]
-    Halves = NDArray[Any]
+    Cache = NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,15 +135,17 @@ class Operations:
         """
         self._calls.head_norm_rope(x, heads, head_dim, weight, eps, cos, sin, start)
 
-    def store_kv(self, k: Floats, v: Floats, k_cache: Halves, v_cache: Halves, start: int) -> None:
-        """Put k and v [n, kv_heads * head_dim] into the cache as float16; row i at start + i."""
-        self._calls.store_kv(k, v, k_cache, v_cache, start)
+    def store_kv(
+        self, k: Floats, v: Floats, k_cache: Cache, v_cache: Cache, start: int, head_dim: int
+    ) -> None:
+        """Put k and v [n, kv_heads * head_dim] into the cache; row i at position start + i."""
+        self._calls.store_kv(k, v, k_cache, v_cache, start, head_dim)
 
     def attention(
         self,
         q: Floats,
-        k_cache: Halves,
-        v_cache: Halves,
+        k_cache: Cache,
+        v_cache: Cache,
         start: int,
         kv_heads: int,
         head_dim: int,
@@ -147,6 +154,34 @@ class Operations:
     ) -> None:
         """Causal attention: query row i, at position start + i, sees positions 0..start + i."""
         self._calls.attention(q, k_cache, v_cache, start, kv_heads, head_dim, scale, out)
+
+    def conv_step(self, x: Floats, state: Floats, weight: Floats, out: Floats) -> None:
+        """Causal convolution of each channel of x[n, channels], then SiLU; out may be x.
+
+        weight[4, channels], oldest input first; state[3, channels], the last inputs, is moved on.
+        """
+        self._calls.conv_step(x, state, weight, out)
+
+    def delta_net(
+        self,
+        qkv: Floats,
+        g: Floats,
+        beta: Floats,
+        state: Floats,
+        k_heads: int,
+        tiled: bool,
+        eps: float,
+        scale: float,
+        out: Floats,
+    ) -> None:
+        """Gated delta rule, token by token: out[n, v_heads * dv]; moves state[v_heads, dk, dv] on.
+
+        qkv[n, k_heads * dk | k_heads * dk | v_heads * dv]: queries and keys are made unit vectors
+        (eps is added to the sum of squares), queries then multiplied by `scale`. g[n, v_heads] is
+        the logarithm of the decay. Value head h reads key head h mod k_heads if `tiled` (GGUF files
+        of qwen35, qwen35moe, qwen4exp), else h div (v_heads / k_heads) (qwen3next).
+        """
+        self._calls.delta_net(qkv, g, beta, state, k_heads, tiled, eps, scale, out)
 
     def route(self, logits: Floats, used: int, ids: NDArray[np.int32], weights: Floats) -> None:
         """The `used` likeliest experts of each row, best first, and their renormalised weights."""

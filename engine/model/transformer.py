@@ -95,6 +95,7 @@ class Transformer:
         store: ExpertStore,
         context: int,
         chunk: int,
+        kv: str,
     ) -> None:
         self.plan, self.chunk, self.context = plan, chunk, context
         self._kernels, self._store = kernels, store
@@ -104,7 +105,7 @@ class Transformer:
         self._head = weights.matrix(plan.output)
         self._layers = [Layer(spec, weights) for spec in plan.layers]
         self._kv = [
-            KVCache(context, layer.attention.kv_heads, layer.attention.head_dim)
+            KVCache(context, layer.attention.kv_heads, layer.attention.head_dim, kv)
             for layer in plan.layers
         ]
         self._rows = Rows.for_plan(plan, chunk)
@@ -148,7 +149,7 @@ class Transformer:
             (spec.kv_heads, layer.k_norm, k),
         ):
             ops.head_norm_rope(x, heads, spec.head_dim, weight, eps, self._cos, self._sin, start)
-        ops.store_kv(k, rows.v, kv.keys, kv.values, start)
+        ops.store_kv(k, rows.v, kv.keys, kv.values, start, spec.head_dim)
         ops.attention(
             q, kv.keys, kv.values, start, spec.kv_heads, spec.head_dim, spec.scale, rows.attended
         )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from engine.errors import BudgetError, BudgetTooLargeError
+from engine.errors import BudgetError, BudgetTooLargeError, SettingError
 from engine.plan.spec import ExpertsSpec, ModelPlan
 from engine.settings import parse_bytes, parse_share
 from engine.tiers.hardware import MemoryReading
 
 ALIGN = 64  # every matrix in a slot starts on a cache line
-KV_BYTES = 2  # F16 keys and values
+KV_BLOCKS = {"f16": (1, 2), "q8_0": (32, 34)}  # values of a block of keys or values, and its bytes
 AUTO_CONTEXT = 32768  # tokens, unless the model or the memory says less
 
 
@@ -58,21 +58,29 @@ class MemoryPlan:
 
 
 def plan_memory(
-    plan: ModelPlan, budget: str, context: int, chunk: int, memory: MemoryReading
+    plan: ModelPlan, budget: str, context: int, chunk: int, kv: str, memory: MemoryReading
 ) -> MemoryPlan:
-    """Divide `budget` (auto, a size, or a share of the expert bytes) for `plan`.
+    """Divide `budget` (auto, a size, or a share of the expert bytes) for `plan`; `kv` as `--kv`.
 
     `context` 0 asks for the model's own, bounded by AUTO_CONTEXT and an eighth of the memory.
-    Raises SettingError for an unreadable budget, BudgetError for one below `least`.
+    Raises SettingError for an unreadable budget or heads that `kv` cannot hold, BudgetError for a
+    budget below `least`.
     """
+    for layer in plan.layers:
+        if layer.attention.head_dim % KV_BLOCKS[kv][0]:
+            raise SettingError(
+                f"--kv is {kv}: heads of {layer.attention.head_dim} values are no multiple of "
+                f"{KV_BLOCKS[kv][0]}",
+                "Use --kv f16",
+            )
     if context == 0:
         context = min(plan.context, AUTO_CONTEXT)
-        while context > 1024 and kv_bytes(plan, context) > memory.available // 8:
+        while context > 1024 and kv_bytes(plan, context, kv) > memory.available // 8:
             context //= 2
     parts = MemoryPlan(
         context=context,
         dense=sum(ref.nbytes for ref in plan.dense_tensors),
-        kv=kv_bytes(plan, context),
+        kv=kv_bytes(plan, context, kv),
         scratch=scratch_bytes(plan, context, chunk) + staging_slots(plan) * largest_slot(plan),
         reserve=0,  # device = cpu: the driver and its context take nothing
         arena=0,
@@ -120,10 +128,12 @@ def with_budget(parts: MemoryPlan, budget: str, memory: MemoryReading) -> Memory
     return plan
 
 
-def kv_bytes(plan: ModelPlan, context: int) -> int:
-    """Keys and values of `context` tokens over all layers."""
+def kv_bytes(plan: ModelPlan, context: int, kv: str) -> int:
+    """Keys and values of `context` tokens over all layers, stored as `kv`."""
+    values, size = KV_BLOCKS[kv]
     return sum(
-        2 * KV_BYTES * context * x.attention.kv_heads * x.attention.head_dim for x in plan.layers
+        2 * context * x.attention.kv_heads * x.attention.head_dim // values * size
+        for x in plan.layers
     )
 
 

@@ -80,6 +80,34 @@ def test_logits_are_the_same_bytes(
         assert logits(replace(base, **change), ids, tmp_path) == expected, name
 
 
+def test_a_q8_0_cache_gives_one_answer_too(tmp_path: Path) -> None:
+    base = replace(BASE, kv="q8_0", model=str(DEMO_MODEL))
+    ids = some_ids(560, 1024)
+    expected = logits(base, ids, tmp_path)
+    for change in (dict(chunk=7, threads=1, budget="30%"), dict(isa="avx2"), dict(chunk=1)):
+        if change.get("isa", "avx2") in available_isas():
+            assert logits(replace(base, **change), ids, tmp_path) == expected, change
+    # Near the F16 cache, and not the same.
+    near = kl_divergence(
+        np.frombuffer(logits(BASE, ids, tmp_path), np.float32).reshape(len(ids), -1),
+        np.frombuffer(expected, np.float32).reshape(len(ids), -1),
+    )
+    assert 0 < near.mean() < 2e-2
+    assert near.max() < 1
+
+
+def kl_divergence(p: NDArray[np.float32], q: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Of the distributions whose logits are the rows of p and q, in nats."""
+
+    def log_softmax(x: NDArray[np.float32]) -> NDArray[np.float64]:
+        x = x.astype(np.float64) - x.max(axis=1, keepdims=True)
+        return x - np.log(np.exp(x).sum(axis=1, keepdims=True))
+
+    a, b = log_softmax(p), log_softmax(q)
+    divergence: NDArray[np.float64] = (np.exp(a) * (a - b)).sum(axis=1)
+    return divergence
+
+
 def test_the_logits_command_writes_the_same_file(tmp_path: Path) -> None:
     files = []
     for i, flags in enumerate(

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 _F32 = NDArray[np.float32]
 _I32 = NDArray[np.int32]
 _U64 = NDArray[np.uint64]
-_Half = NDArray[Any]  # float16 or uint16
+_Cache = NDArray[Any]  # float16, uint16 or uint8
 
 def built_isas() -> list[tuple[str, bool]]: ...
 
@@ -31,15 +31,31 @@ class _Operations:
         start: int,
         /,
     ) -> None: ...
-    def store_kv(self, k: _F32, v: _F32, k_cache: _Half, v_cache: _Half, start: int, /) -> None: ...
+    def store_kv(
+        self, k: _F32, v: _F32, k_cache: _Cache, v_cache: _Cache, start: int, head_dim: int, /
+    ) -> None: ...
     def attention(
         self,
         q: _F32,
-        k_cache: _Half,
-        v_cache: _Half,
+        k_cache: _Cache,
+        v_cache: _Cache,
         start: int,
         kv_heads: int,
         head_dim: int,
+        scale: float,
+        out: _F32,
+        /,
+    ) -> None: ...
+    def conv_step(self, x: _F32, state: _F32, weight: _F32, out: _F32, /) -> None: ...
+    def delta_net(
+        self,
+        qkv: _F32,
+        g: _F32,
+        beta: _F32,
+        state: _F32,
+        k_heads: int,
+        tiled: bool,
+        eps: float,
         scale: float,
         out: _F32,
         /,

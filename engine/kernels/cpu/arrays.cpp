@@ -15,6 +15,8 @@ const char* kind_name(Kind kind) {
       return "int32";
     case Kind::u64:
       return "uint64";
+    case Kind::u8:
+      return "uint8";
   }
   return "";
 }
@@ -33,6 +35,8 @@ bool matches(const Py_buffer& view, Kind kind) {
       return view.itemsize == 4 && (f[0] == 'i' || f[0] == 'l');
     case Kind::u64:
       return view.itemsize == 8 && (f[0] == 'Q' || f[0] == 'L');
+    case Kind::u8:
+      return f[0] == 'B';
   }
   return false;
 }
@@ -47,6 +51,17 @@ std::string shape_text(const int64_t* sizes, size_t n) {
 }
 
 }  // namespace
+
+int64_t item_size(nanobind::handle object) {
+  Py_buffer view;
+  if (PyObject_GetBuffer(object.ptr(), &view, PyBUF_FORMAT) != 0) {
+    PyErr_Clear();
+    return 0;
+  }
+  const int64_t size = view.itemsize;
+  PyBuffer_Release(&view);
+  return size;
+}
 
 void require(bool condition, const char* call, const std::string& message) {
   if (!condition) throw BadArgument(std::string(call) + ": " + message);

@@ -18,7 +18,7 @@ struct BadArgument : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-enum class Kind { f32, f16, i32, u64 };
+enum class Kind { f32, f16, i32, u64, u8 };
 
 constexpr int64_t ANY = -1;
 
@@ -41,6 +41,9 @@ class Array {
  private:
   Py_buffer view_;
 };
+
+// Bytes of an item; 0 for what is no array.
+int64_t item_size(nanobind::handle object);
 
 // Throws BadArgument "call: message" unless the condition holds.
 void require(bool condition, const char* call, const std::string& message);

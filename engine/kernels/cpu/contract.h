@@ -26,17 +26,30 @@
 //    exact multiplication by 2^n. exp(0) is exactly 1. SiLU(x) = x / (1 + exp(-x)).
 // 6. RMS norm: s = sum of x[j] * x[j] as in 4; r = 1 / sqrt(s / n + eps); out[j] = (x[j] * r) * w[j].
 //    Rotation (NEOX pairs): a' = a * cos - b * sin, b' = b * cos + a * sin.
-// 7. Attention of one head: keys in chunks of 64 aligned to absolute positions, starting with m = -Inf,
-//    l = 0, o[] = 0. Per chunk, over its visible keys:
+// 7. Attention of one head, keys and values in binary16. Keys go in spans of 512, and in chunks of 64 within
+//    a span, both aligned to absolute positions. A span starts with m = -Inf, l = 0, o[] = 0; per chunk, over
+//    its visible keys:
 //      score = (sum over i = 0, 1, .. of q[i] * k[i], one running sum from +0) * scale
 //      M = max(m, scores) (NaN never wins), c = exp(m - M), p = exp(score - M), invisible p = +0
 //      l = l * c + (sum of the 64 p as in 4);  o[i] = o[i] * c, then o[i] += p * v[i] key by key; m = M
-//    out[i] = o[i] / l.
+//    Then the spans in their order: state (m, l, o) and the next span's (m', l', o') become
+//      M = max(m, m'), a = exp(m - M), b = exp(m' - M): l = l * a + l' * b, o[i] = o[i] * a + o'[i] * b
+//    out[i] = o[i] / l. Spans may be computed in any order.
+// 7b. The same over a Q8_0 cache: keys, values and queries in blocks of 32 dimensions, codes and scales as
+//    in 1, the scales of the cache (dk, dv) rounded to binary16, that of the query (dq) not.
+//      score = (sum over blocks, one running sum from +0, of (dq * dk) * float(isum)) * scale
+//      o[i] += (p * dv) * float(code)
 // 8. Router: M = max of the logits (NaN never wins; from -Inf), e = exp(logit - M), p = e / (sum of e as
 //    in 4). Then `used` times: the largest p not yet taken, the lower id on ties (the first one not
 //    taken, unless a later one is greater). w = p / max(sum of the taken p in that order, 2^-14).
 // 9. Experts: h[j] = SiLU(gate[j]) * up[j]; y = down(h). Combination per token: c = w0 * y0, then
 //    c += wk * yk in router order, then out += c.
+//
+// 10. Gated DeltaNet. Convolution over the last 4 inputs u of a channel, oldest first: one running sum from
+//    +0 of w[j] * u[j], then SiLU. Step of a value head with state S[dk][dv], sums over i = 0, 1, .. from +0:
+//      q = (q * rq) * scale, k = k * rk, with r = 1 / sqrt(s + eps), s = the sum of squares as in 4
+//      S[i][j] = S[i][j] * exp(g);  e[j] = (v[j] - sum of S[i][j] * k[i]) * beta
+//      S[i][j] = S[i][j] + e[j] * k[i];  o[j] = sum of S[i][j] * q[i]
 //
 // Work is split over rows, heads, experts and tokens, never inside a sum.
 #pragma once
@@ -57,6 +70,9 @@ constexpr float ROUND_MAGIC = 12582912.0f;  // 1.5 * 2^23: (v + M) - M rounds ha
 constexpr float TINY_AMAX = 0x1p-120f;
 constexpr float LEAST_WEIGHT_SUM = 0x1p-14f;
 constexpr int KEY_CHUNK = 64;    // keys that attention walks at a time
+constexpr int SPAN_CHUNKS = 8;   // chunks of a span of keys: spans are independent of each other
+constexpr int KEY_SPAN = KEY_CHUNK * SPAN_CHUNKS;
+constexpr int CONV_TAPS = 4;     // inputs of the causal convolution
 constexpr int FLOAT_LANES = 32;  // partial sums of a float row
 constexpr int BLOCK_LANES = 8;   // partial sums of a row of blocks
 

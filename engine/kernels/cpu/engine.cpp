@@ -1,5 +1,5 @@
-// How work is cut: matrices by rows (and many tokens by tiles), attention by queries and heads, the rest by
-// rows of activations. No cut goes through a sum, so results do not depend on it.
+// How work is cut: matrices by rows (and many tokens by tiles), the rest by rows of activations; operations
+// along the positions are in sequence.cpp. No cut goes through a sum, so results do not depend on it.
 #include "engine.h"
 
 #include "contract.h"
@@ -14,7 +14,6 @@ namespace {
 constexpr int64_t UNIT_BYTES = 48 << 10;  // weights of one unit in decoding: some microseconds of reading
 constexpr int64_t TOKEN_TILE = 64;        // tokens of one unit: their sums stay in the first-level cache
 constexpr int64_t ROW_STEP = 32;          // units start at multiples of the widest row tile
-constexpr int64_t SMALL_WORK = 16 << 10;  // values: less is not worth waking a thread
 
 int64_t round_up(int64_t v, int64_t step) { return (v + step - 1) / step * step; }
 
@@ -69,14 +68,6 @@ Engine::Engine(const OpTable& ops, int threads) : ops_(ops), pool_(threads) {
   scratch_ = scratch_buffer_.at_least(static_cast<size_t>(SCRATCH_BYTES) * pool_.threads());
 }
 
-template <class Body>
-void Engine::for_rows(int64_t n, int64_t work_per_row, const Body& body) {
-  if (n * work_per_row <= SMALL_WORK)
-    for (int64_t i = 0; i < n; ++i) body(i, 0);
-  else
-    pool_.run(n, body);
-}
-
 void Engine::matmul(const std::vector<Product>& products, const float* x, int64_t n) {
   const Call call(busy_);
   const auto count = static_cast<int64_t>(products.size());
@@ -123,34 +114,6 @@ void Engine::head_norm_rope(float* x, int64_t n, int heads, int head_dim, const 
       ops_.rms_norm(head, weight, eps, head_dim, head);
       ops_.rotate(head, cos + (start + i) * half, sin + (start + i) * half, half);
     }
-  });
-}
-
-void Engine::store_kv(const float* k, const float* v, uint16_t* k_cache, uint16_t* v_cache, int64_t n,
-                      int64_t cols, int64_t start) {
-  const Call call(busy_);
-  for_rows(n, cols, [&](int64_t i, int) {
-    ops_.store_kv(k + i * cols, v + i * cols, k_cache, v_cache, start + i, cols);
-  });
-}
-
-void Engine::attention(const AttentionArgs& a) {
-  const Call call(busy_);
-  const int group = a.heads / a.kv_heads;
-  const int64_t row_parts = (a.n + ATTENTION_ROWS - 1) / ATTENTION_ROWS;
-  int step = std::min(group, ATTENTION_HEADS);
-  const auto head_parts = [&] { return (group + step - 1) / step; };
-  while (step > 1 && pool_.threads() > 1 && row_parts * a.kv_heads * head_parts() < 2 * pool_.threads())
-    step = (step + 1) / 2;
-  const int64_t per_row = static_cast<int64_t>(a.kv_heads) * head_parts();
-  pool_.run(row_parts * per_row, [&](int64_t unit, int thread) {
-    const int kv_head = static_cast<int>(unit % per_row / head_parts());
-    const int first = static_cast<int>(unit % head_parts()) * step;
-    // The last queries see the most keys: start with them.
-    const int64_t row = (row_parts - 1 - unit / per_row) * ATTENTION_ROWS;
-    ops_.attention({a.q, a.k_cache, a.v_cache, a.out, a.start, row, std::min(row + ATTENTION_ROWS, a.n),
-                    kv_head * group + first, kv_head * group + std::min(first + step, group), a.heads,
-                    kv_head, a.kv_heads, a.head_dim, a.scale, scratch(thread)});
   });
 }
 

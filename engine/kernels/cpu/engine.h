@@ -61,14 +61,47 @@ class ActRows {
   Buffer storage_;
 };
 
+constexpr int64_t SMALL_WORK = 16 << 10;  // values: less is not worth waking a thread
+
+struct StoreKvArgs {
+  const float* k;
+  const float* v;
+  uint8_t* k_cache;
+  uint8_t* v_cache;
+  KvFormat format;
+  int64_t n, start;
+  int kv_heads, head_dim;
+};
+
 struct AttentionArgs {
   const float* q;
-  const uint16_t* k_cache;
-  const uint16_t* v_cache;
+  const uint8_t* k_cache;
+  const uint8_t* v_cache;
+  KvFormat format;
   float* out;
   int64_t n, start;
   int heads, kv_heads, head_dim;
   float scale;
+};
+
+struct ConvArgs {
+  const float* x;
+  const float* weight;
+  float* state;
+  float* out;
+  int64_t n, channels;
+};
+
+struct DeltaArgs {
+  const float* qkv;  // [n][q of all key heads | k of all key heads | v of all value heads]
+  const float* g;
+  const float* beta;
+  float* state;
+  float* out;
+  int64_t n;
+  int k_heads, v_heads, dk, dv;
+  bool tiled;  // value head p reads key head p mod k_heads, else p / (v_heads / k_heads)
+  float eps, scale;
 };
 
 struct ExpertsArgs {
@@ -99,9 +132,10 @@ class Engine {
   void rms_norm(const float* x, const float* weight, float eps, int64_t n, int64_t cols, float* out);
   void head_norm_rope(float* x, int64_t n, int heads, int head_dim, const float* weight, float eps,
                       const float* cos, const float* sin, int64_t half, int64_t start);
-  void store_kv(const float* k, const float* v, uint16_t* k_cache, uint16_t* v_cache, int64_t n, int64_t cols,
-                int64_t start);
+  void store_kv(const StoreKvArgs& a);
   void attention(const AttentionArgs& a);
+  void conv_step(const ConvArgs& a);
+  void delta_net(const DeltaArgs& a);
   void route(const float* logits, int64_t n, int64_t count, int64_t used, int32_t* ids, float* weights);
   void experts(const ExpertsArgs& a);
   void combine(const float* y, const float* weights, int64_t n, int64_t used, int64_t cols, float* out);
@@ -116,7 +150,12 @@ class Engine {
 
   uint8_t* scratch(int thread) { return scratch_ + static_cast<int64_t>(thread) * SCRATCH_BYTES; }
   template <class Body>
-  void for_rows(int64_t n, int64_t work_per_row, const Body& body);
+  void for_rows(int64_t n, int64_t work_per_row, const Body& body) {
+    if (n * work_per_row <= SMALL_WORK)
+      for (int64_t i = 0; i < n; ++i) body(i, 0);
+    else
+      pool_.run(n, body);
+  }
   void down(const ExpertsArgs& a, int64_t pairs);
 
   const OpTable& ops_;
@@ -130,7 +169,7 @@ class Engine {
   }
 
   ActRows x_rows_[3], hidden_rows_;
-  Buffer gate_, up_, route_;
+  Buffer gate_, up_, route_, states_;
   std::vector<float*> outs_, up_outs_;
   std::vector<Act> gathered_, gathered_other_;
   std::vector<Group> groups_;

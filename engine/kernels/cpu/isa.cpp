@@ -24,11 +24,11 @@ Features detect() {
   Features f;
   unsigned a = 0, b = 0, c = 0, d = 0;
   if (__get_cpuid(1, &a, &b, &c, &d) == 0 || !has(c, 27)) return f;  // OSXSAVE: xgetbv may be used
-  const bool f16c = has(c, 28) && has(c, 29);                        // AVX, F16C
+  const bool halves = has(c, 28) && has(c, 29);                      // AVX, F16C
   unsigned saved = 0, high = 0;
   __asm__ __volatile__("xgetbv" : "=a"(saved), "=d"(high) : "c"(0));
   if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return f;
-  f.avx2 = f16c && has(b, 5) && (saved & 0x06) == 0x06;
+  f.avx2 = halves && has(b, 5) && (saved & 0x06) == 0x06;
   f.avx512 = f.avx2 && has(b, 16) && has(b, 17) && has(b, 30) && has(b, 31) &&  // F, DQ, BW, VL
              (saved & 0xe0) == 0xe0;
   f.avx512vnni = f.avx512 && has(c, 11) && has(c, 1) && has(c, 8);  // VNNI, VBMI, GFNI

@@ -122,26 +122,49 @@ Checked head_norm_rope(const Engine&, handle x_, int heads, int head_dim, handle
           room};
 }
 
+// The type of the arrays tells the format: bytes are Q8_0.
 struct Caches {
+  KvFormat format;
   Array k, v;
-  Caches(const char* call, handle k_, handle v_, int64_t cols, bool writable)
-      : k(call, "k_cache", k_, Kind::f16, {ANY, cols}, writable),
-        v(call, "v_cache", v_, Kind::f16, {k.size(0), cols}, writable) {
+  Caches(const char* call, handle k_, handle v_, int kv_heads, int head_dim, bool writable)
+      : format(item_size(k_) == 1 ? KV_Q8_0 : KV_F16),
+        k(call, "k_cache", k_, kind(), {ANY, columns(static_cast<int64_t>(kv_heads) * head_dim)}, writable),
+        v(call, "v_cache", v_, kind(), {k.size(0), k.size(1)}, writable) {
+    require(format == KV_F16 || head_dim % 32 == 0, call, "head_dim must be a multiple of 32 for Q8_0");
     require(k.size(0) % KEY_CHUNK == 0, call,
             "the cache holds " + std::to_string(k.size(0)) + " positions, must be a multiple of 64");
   }
+
+ private:
+  Kind kind() const { return format == KV_Q8_0 ? Kind::u8 : Kind::f16; }
+  int64_t columns(int64_t values) const { return format == KV_Q8_0 ? values / 32 * 34 : values; }
 };
 
-Checked store_kv(const Engine&, handle k_, handle v_, handle k_cache, handle v_cache, int64_t start) {
+Checked store_kv(const Engine&, handle k_, handle v_, handle k_cache, handle v_cache, int64_t start,
+                 int head_dim) {
   const char* call = "store_kv";
+  check_heads(call, 1, head_dim);
   const Array k(call, "k", k_, Kind::f32, {ANY, ANY});
   const Array v(call, "v", v_, Kind::f32, {k.size(0), k.size(1)});
-  require(k.size(1) % 16 == 0, call, "the columns of k must be a multiple of 16");
-  const Caches caches(call, k_cache, v_cache, k.size(1), true);
+  require(k.size(1) > 0 && k.size(1) <= MAX_COLS && k.size(1) % head_dim == 0, call,
+          "the columns of k must be a multiple of head_dim");
+  const int kv_heads = static_cast<int>(k.size(1) / head_dim);
+  const Caches caches(call, k_cache, v_cache, kv_heads, head_dim, true);
   const int64_t room = check_span(call, start, k.size(0), caches.k.size(0));
-  return {[=, k = k.data<float>(), v = v.data<float>(), n = k.size(0), cols = k.size(1),
-           k_cache = caches.k.data<uint16_t>(), v_cache = caches.v.data<uint16_t>()](
-              Engine& e, int64_t at) { e.store_kv(k, v, k_cache, v_cache, n, cols, start + at); },
+  const StoreKvArgs args = {k.data<float>(),
+                            v.data<float>(),
+                            caches.k.data<uint8_t>(),
+                            caches.v.data<uint8_t>(),
+                            caches.format,
+                            k.size(0),
+                            start,
+                            kv_heads,
+                            head_dim};
+  return {[args](Engine& e, int64_t at) {
+            StoreKvArgs a = args;
+            a.start += at;
+            e.store_kv(a);
+          },
           room};
 }
 
@@ -154,17 +177,65 @@ Checked attention(const Engine&, handle q_, handle k_cache, handle v_cache, int6
   require(q.size(1) > 0 && q.size(1) % kv_cols == 0, call,
           "the columns of q must be a multiple of kv_heads * head_dim");
   const Array out(call, "out", out_, Kind::f32, {q.size(0), q.size(1)}, true);
-  const Caches caches(call, k_cache, v_cache, kv_cols, false);
+  const Caches caches(call, k_cache, v_cache, kv_heads, head_dim, false);
   const int64_t room = check_span(call, start, q.size(0), caches.k.size(0));
-  const AttentionArgs args = {
-      q.data<float>(), caches.k.data<uint16_t>(), caches.v.data<uint16_t>(),        out.data<float>(), q.size(0),
-      start,           static_cast<int>(q.size(1) / head_dim), kv_heads, head_dim, scale};
+  const AttentionArgs args = {q.data<float>(),
+                              caches.k.data<uint8_t>(),
+                              caches.v.data<uint8_t>(),
+                              caches.format,
+                              out.data<float>(),
+                              q.size(0),
+                              start,
+                              static_cast<int>(q.size(1) / head_dim),
+                              kv_heads,
+                              head_dim,
+                              scale};
   return {[args](Engine& e, int64_t at) {
             AttentionArgs a = args;
             a.start += at;
             e.attention(a);
           },
           room};
+}
+
+Checked conv_step(const Engine&, handle x_, handle state_, handle weight_, handle out_) {
+  const char* call = "conv_step";
+  const Array x(call, "x", x_, Kind::f32, {ANY, ANY});
+  const Array state(call, "state", state_, Kind::f32, {CONV_TAPS - 1, x.size(1)}, true);
+  const Array weight(call, "weight", weight_, Kind::f32, {CONV_TAPS, x.size(1)});
+  const Array out(call, "out", out_, Kind::f32, {x.size(0), x.size(1)}, true);
+  const ConvArgs args = {x.data<float>(),   weight.data<float>(), state.data<float>(),
+                         out.data<float>(), x.size(0),            x.size(1)};
+  return {[args](Engine& e, int64_t) { e.conv_step(args); }};
+}
+
+Checked delta_net(const Engine&, handle qkv_, handle g_, handle beta_, handle state_, int k_heads, bool tiled,
+                  float eps, float scale, handle out_) {
+  const char* call = "delta_net";
+  const Array state(call, "state", state_, Kind::f32, {ANY, ANY, ANY}, true);
+  const int64_t v_heads = state.size(0), dk = state.size(1), dv = state.size(2);
+  check_heads(call, v_heads, dk);
+  check_heads(call, v_heads, dv);
+  require(k_heads > 0 && v_heads % k_heads == 0, call,
+          std::to_string(v_heads) + " value heads do not share " + std::to_string(k_heads) + " key heads");
+  const Array qkv(call, "qkv", qkv_, Kind::f32, {ANY, 2 * k_heads * dk + v_heads * dv});
+  const Array g(call, "g", g_, Kind::f32, {qkv.size(0), v_heads});
+  const Array beta(call, "beta", beta_, Kind::f32, {qkv.size(0), v_heads});
+  const Array out(call, "out", out_, Kind::f32, {qkv.size(0), v_heads * dv}, true);
+  const DeltaArgs args = {qkv.data<float>(),
+                          g.data<float>(),
+                          beta.data<float>(),
+                          state.data<float>(),
+                          out.data<float>(),
+                          qkv.size(0),
+                          k_heads,
+                          static_cast<int>(v_heads),
+                          static_cast<int>(dk),
+                          static_cast<int>(dv),
+                          tiled,
+                          eps,
+                          scale};
+  return {[args](Engine& e, int64_t) { e.delta_net(args); }};
 }
 
 Checked route(const Engine&, handle logits_, int64_t used, handle ids_, handle weights_) {
@@ -292,6 +363,8 @@ NB_MODULE(_cpu, m) {
   define<&head_norm_rope>(engine, program, "head_norm_rope");
   define<&store_kv>(engine, program, "store_kv");
   define<&attention>(engine, program, "attention");
+  define<&conv_step>(engine, program, "conv_step");
+  define<&delta_net>(engine, program, "delta_net");
   define<&route>(engine, program, "route");
   define<&experts>(engine, program, "experts");
   define<&combine>(engine, program, "combine");

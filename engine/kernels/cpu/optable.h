@@ -47,25 +47,74 @@ struct FormatOps {
   void (*dequantise)(const uint8_t* row, int64_t cols, float* out);
 };
 
-// Queries row0 <= i < row1 (positions start + i), heads head0 <= h < head1 of one key/value head.
-// k_cache: [ctx / 64][kv_heads][head_dim][64] binary16 (keys innermost: one load brings the same
-// dimension of many keys). v_cache: [ctx][kv_heads][head_dim] binary16.
+// Queries row0 <= i < row1 (positions start + i), heads head0 <= h < head1 of one key/value head. With
+// `states`, only the keys of one span: record i * (head1 - head0) + h receives m, l and o of the contract.
+// Caches: see ops/attention.h and kernels/table.py.
 struct AttentionJob {
   const float* q;
-  const uint16_t* k_cache;
-  const uint16_t* v_cache;
+  const uint8_t* k_cache;
+  const uint8_t* v_cache;
   float* out;
   int64_t start, row0, row1;
   int head0, head1, heads, kv_head, kv_heads, head_dim;
   float scale;
+  float* states;
+  int64_t span;
   uint8_t* scratch;
 };
+
+// A record: m, l, padding to 16 floats, then o.
+constexpr int RECORD_HEAD = 16;
+constexpr int64_t attention_record(int head_dim) { return RECORD_HEAD + head_dim; }
+
+// Keys and values of one position, [kv_heads][head_dim] each, to be stored at `position`.
+struct StoreKvJob {
+  const float* k;
+  const float* v;
+  uint8_t* k_cache;
+  uint8_t* v_cache;
+  int64_t position;
+  int kv_heads, head_dim;
+  uint8_t* scratch;
+};
+
+enum KvFormat { KV_F16, KV_Q8_0, KV_FORMATS };
+
+// Channels channels0 <= c < channels1 of all tokens. state: the last inputs [CONV_TAPS - 1][channels], oldest
+// first; weight [CONV_TAPS][channels]; out may be x.
+struct ConvJob {
+  const float* x;
+  const float* weight;
+  float* state;
+  float* out;
+  int64_t tokens, channels, channels0, channels1;
+};
+
+// One value head: each pointer is at its first token. Rows of q, k and v are `row` floats apart, those of g
+// and beta v_heads, those of out v_heads * dv. state: [dk][dv].
+struct DeltaJob {
+  const float* q;
+  const float* k;
+  const float* v;
+  const float* g;
+  const float* beta;
+  float* state;
+  float* out;
+  int64_t tokens, row, v_heads;
+  int dk, dv;
+  float eps, scale;
+  uint8_t* scratch;
+};
+
+constexpr int64_t DELTA_TOKENS = 128;  // whose unit vectors wait in the scratch
+
 
 constexpr int64_t SCRATCH_BYTES = 1 << 20;
 constexpr int64_t MAX_COLS = 1 << 18;  // bounds every use of the scratch
 constexpr int MAX_HEAD_DIM = 512;
 constexpr int ATTENTION_ROWS = 8;    // queries that share a pass over the keys
 constexpr int ATTENTION_HEADS = 16;  // heads of one job
+constexpr int ATTENTION_QUERIES = ATTENTION_ROWS * ATTENTION_HEADS;
 
 struct OpTable {
   const char* name;
@@ -74,9 +123,12 @@ struct OpTable {
   void (*quantise)(const float* x, int64_t cols, int block, const ActOut& out);
   void (*rms_norm)(const float* x, const float* weight, float eps, int64_t n, float* out);
   void (*rotate)(float* head, const float* cos, const float* sin, int64_t half);
-  void (*store_kv)(const float* k, const float* v, uint16_t* k_cache, uint16_t* v_cache, int64_t position,
-                   int64_t cols);
-  void (*attention)(const AttentionJob&);
+  void (*store_kv[KV_FORMATS])(const StoreKvJob&);
+  void (*attention[KV_FORMATS])(const AttentionJob&);
+  // One query: joins its records of `spans` spans, `stride` floats apart, and writes out[head_dim].
+  void (*join_attention)(float* states, int64_t stride, int64_t spans, int head_dim, float* out);
+  void (*conv_step)(const ConvJob&);
+  void (*delta_net)(const DeltaJob&);
   void (*route)(const float* logits, int64_t count, int64_t used, int32_t* ids, float* weights,
                 float* scratch);
   void (*swiglu)(float* gate, const float* up, int64_t n);  // gate = SiLU(gate) * up

@@ -117,7 +117,7 @@ def test_experts_that_are_all_absent(k: Kernels) -> None:
 def test_positions_out_of_range(k: Kernels) -> None:
     cache = np.zeros((64, 32), np.float16)
     with pytest.raises(KernelError, match=r"positions 63\.\.64 are not in a context of 64"):
-        k.store_kv(zeros(2, 32), zeros(2, 32), cache, cache.copy(), 63)
+        k.store_kv(zeros(2, 32), zeros(2, 32), cache, cache.copy(), 63, 16)
     with pytest.raises(KernelError, match=r"positions -1"):
         k.attention(zeros(1, 32), cache, cache, -1, 2, 16, 1.0, zeros(1, 32))
     with pytest.raises(KernelError, match="multiple of 64"):
@@ -126,6 +126,32 @@ def test_positions_out_of_range(k: Kernels) -> None:
         k.attention(zeros(1, 48), cache, cache, 0, 2, 24, 1.0, zeros(1, 48))
     with pytest.raises(KernelError, match="positions"):
         k.head_norm_rope(zeros(2, 32), 2, 16, zeros(16), 1e-6, zeros(4, 8), zeros(4, 8), 3)
+
+
+def test_caches_of_the_wrong_kind(k: Kernels) -> None:
+    half, bytes_ = np.zeros((64, 32), np.float16), np.zeros((64, 34), np.uint8)
+    with pytest.raises(KernelError, match=r"v_cache must be uint8"):
+        k.store_kv(zeros(1, 32), zeros(1, 32), bytes_, half, 0, 32)
+    with pytest.raises(KernelError, match=r"k_cache must have shape \(any, 34\), has \(64, 32\)"):
+        k.attention(zeros(1, 32), bytes_[:, :32].copy(), bytes_, 0, 1, 32, 1.0, zeros(1, 32))
+    with pytest.raises(KernelError, match="head_dim must be a multiple of 32 for Q8_0"):
+        k.store_kv(zeros(1, 32), zeros(1, 32), bytes_, bytes_.copy(), 0, 16)
+    with pytest.raises(KernelError, match="the columns of k must be a multiple of head_dim"):
+        k.store_kv(zeros(1, 32), zeros(1, 32), half, half.copy(), 0, 48)
+
+
+def test_recurrent_shapes_that_do_not_fit(k: Kernels) -> None:
+    with pytest.raises(KernelError, match=r"state must have shape \(3, 8\), has \(4, 8\)"):
+        k.conv_step(zeros(2, 8), zeros(4, 8), zeros(4, 8), zeros(2, 8))
+    state, gates = zeros(4, 16, 16), zeros(1, 4)
+    with pytest.raises(KernelError, match="4 value heads do not share 3 key heads"):
+        k.delta_net(zeros(1, 160), gates, gates, state, 3, True, 1e-6, 0.25, zeros(1, 64))
+    with pytest.raises(KernelError, match=r"qkv must have shape \(any, 128\), has \(1, 160\)"):
+        k.delta_net(zeros(1, 160), gates, gates, state, 2, True, 1e-6, 0.25, zeros(1, 64))
+    with pytest.raises(KernelError, match="head_dim is 24"):
+        k.delta_net(
+            zeros(1, 160), gates, gates, zeros(4, 16, 24), 2, True, 1e-6, 0.25, zeros(1, 96)
+        )
 
 
 def test_too_many_experts_used(k: Kernels) -> None:

@@ -8,7 +8,7 @@ import pytest
 from engine.errors import KernelError
 from engine.gguf.dequant import dequantise
 from engine.gguf.formats import Q4_K, Q6_K, Q8_0
-from engine.kernels import reference
+from engine.kernels import reference, reference_sequence
 from engine.kernels.table import Matrix, Program
 from tests.engine.kernels.blocks import as_matrix, assert_same_bits, random_rows
 from tests.engine.kernels.conftest import kernels
@@ -40,14 +40,15 @@ def test_positions_count_from_where_the_program_runs(isa: str) -> None:
     k, v, q = normal(rng, 1, 32), normal(rng, 1, 32), normal(rng, 1, 64)
     out = np.empty_like(q)
     program = Program(kernels(isa, 2))
-    program.store_kv(k, v, caches[0], caches[1], 0)
+    program.store_kv(k, v, caches[0], caches[1], 0, 16)
     program.attention(q, caches[0], caches[1], 0, 2, 16, 0.25, out)
     for position in range(127):
         k += np.float32(0.01)
         assert program.run(position) == 2
-        reference.store_kv(k, v, caches[2], caches[3], position)
+        reference_sequence.store_kv(k, v, caches[2], caches[3], position, 16)
     assert (caches[0] == caches[2]).all() and (caches[1] == caches[3]).all()
-    assert_same_bits(out, reference.attention(q, caches[2], caches[3], 126, 2, 16, 0.25))
+    want = reference_sequence.attention(q, caches[2], caches[3], 126, 2, 16, 0.25)
+    assert_same_bits(out, want)
     program.run(127)
     with pytest.raises(KernelError, match="position 128"):
         program.run(128)

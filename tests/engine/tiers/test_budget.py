@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from engine.errors import BudgetError, SettingError
 from engine.plan.spec import ModelPlan
-from engine.tiers.budget import plan_memory, slot_layout
+from engine.tiers.budget import kv_bytes, plan_memory, slot_layout
 from engine.tiers.hardware import MemoryReading
 from engine.tiers.placement import place
 from tests.engine.tiers.conftest import EXPERTS, LAYERS
@@ -16,7 +18,7 @@ MEMORY = MemoryReading(total=1 << 34, available=1 << 33)
 
 
 def test_parts_add_up(plan: ModelPlan) -> None:
-    memory = plan_memory(plan, "50%", 0, 16, MEMORY)
+    memory = plan_memory(plan, "50%", 0, 16, "f16", MEMORY)
     assert memory.context == 100
     # Per layer: keys and values of 1 head x 16 values x 2 bytes x 100 tokens.
     assert memory.kv == LAYERS * 2 * 16 * 2 * 100
@@ -30,50 +32,60 @@ def test_parts_add_up(plan: ModelPlan) -> None:
     assert memory.most == memory.least + memory.arena_full
 
 
+def test_a_q8_0_cache_takes_34_bytes_for_32_values(plan: ModelPlan) -> None:
+    with pytest.raises(SettingError, match="heads of 16 values"):
+        plan_memory(plan, "50%", 0, 16, "q8_0", MEMORY)
+    layers = tuple(
+        replace(layer, attention=replace(layer.attention, head_dim=64)) for layer in plan.layers
+    )
+    wide = replace(plan, layers=layers)
+    assert kv_bytes(wide, 100, "q8_0") * 64 == kv_bytes(wide, 100, "f16") * 34
+
+
 def test_matrices_of_a_slot_start_on_cache_lines(plan: ModelPlan) -> None:
     layout = slot_layout(plan.layers[0].experts)
     assert (layout.gate, layout.up % 64, layout.down % 64, layout.size % 64) == (0, 0, 0, 0)
 
 
 def test_a_size_is_the_whole_device(plan: ModelPlan) -> None:
-    least = plan_memory(plan, "0%", 0, 16, MEMORY).least
-    memory = plan_memory(plan, str(least + 10_000), 0, 16, MEMORY)
+    least = plan_memory(plan, "0%", 0, 16, "f16", MEMORY).least
+    memory = plan_memory(plan, str(least + 10_000), 0, 16, "f16", MEMORY)
     assert memory.arena == 10_000
     assert memory.budget == least + 10_000
-    assert plan_memory(plan, "64GiB", 0, 16, MEMORY).arena == memory.arena_full
+    assert plan_memory(plan, "64GiB", 0, 16, "f16", MEMORY).arena == memory.arena_full
 
 
 def test_too_small_names_what_is_missing_and_the_least_that_works(plan: ModelPlan) -> None:
-    least = plan_memory(plan, "0%", 0, 16, MEMORY).least
+    least = plan_memory(plan, "0%", 0, 16, "f16", MEMORY).least
     with pytest.raises(BudgetError) as error:
-        plan_memory(plan, "1KiB", 0, 16, MEMORY)
+        plan_memory(plan, "1KiB", 0, 16, "f16", MEMORY)
     assert error.value.least_bytes == least
     assert error.value.missing_bytes == least - 1024
     assert f"{least - 1024:,}" in str(error.value) and f"--budget {least}" in str(error.value)
-    assert plan_memory(plan, str(error.value.least_bytes), 0, 16, MEMORY).arena == 0
+    assert plan_memory(plan, str(error.value.least_bytes), 0, 16, "f16", MEMORY).arena == 0
 
 
 def test_auto_takes_what_is_free_and_leaves_a_reserve(plan: ModelPlan) -> None:
     assert (
-        plan_memory(plan, "auto", 0, 16, MEMORY).arena
-        == plan_memory(plan, "100%", 0, 16, MEMORY).arena
+        plan_memory(plan, "auto", 0, 16, "f16", MEMORY).arena
+        == plan_memory(plan, "100%", 0, 16, "f16", MEMORY).arena
     )
     tight = MemoryReading(total=1 << 34, available=(1 << 34) // 10 - 1)
-    assert plan_memory(plan, "auto", 0, 16, tight).arena == 0
+    assert plan_memory(plan, "auto", 0, 16, "f16", tight).arena == 0
 
 
 def test_more_than_the_machine_has_is_refused(plan: ModelPlan) -> None:
-    full = plan_memory(plan, "100%", 0, 16, MEMORY)
+    full = plan_memory(plan, "100%", 0, 16, "f16", MEMORY)
     tight = MemoryReading(1 << 34, full.budget - 100)
     with pytest.raises(BudgetError, match="100 more than the") as error:
-        plan_memory(plan, "100%", 0, 16, tight)
+        plan_memory(plan, "100%", 0, 16, "f16", tight)
     assert error.value.missing_bytes == 100
 
 
 @pytest.mark.parametrize("bad", ["", "abc", "-5%", "101%", "x%", "5 XiB", "-1GiB", "nan", "1e99"])
 def test_an_unreadable_budget_is_named(plan: ModelPlan, bad: str) -> None:
     with pytest.raises(SettingError, match="--budget"):
-        plan_memory(plan, bad, 0, 16, MEMORY)
+        plan_memory(plan, bad, 0, 16, "f16", MEMORY)
 
 
 def test_placement_ranks_by_use_and_leaves_half_to_the_ring() -> None:

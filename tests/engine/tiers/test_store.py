@@ -25,7 +25,7 @@ FULL = "100%"
 
 
 def arena(plan: ModelPlan, budget: str) -> int:
-    return plan_memory(plan, budget, 0, 8, MemoryReading(1 << 34, 1 << 33)).arena
+    return plan_memory(plan, budget, 0, 8, "f16", MemoryReading(1 << 34, 1 << 33)).arena
 
 
 class Harness:

@@ -1,5 +1,5 @@
-// The integer vocabulary on AVX2 (with F16C), with AVX-VNNI where STOKER_VNNI is 1: a B64 is two registers
-// of 32 codes.
+// The integer vocabulary on AVX2 (with F16C), with AVX-VNNI where STOKER_VNNI is 1: a B64 is two
+// registers of 32 codes.
 //
 // vpmaddubsw makes exact 16-bit sums of two products u8 * s8 (2 * 128 * 127 < 2^15), vpmaddwd multiplies
 // them by their sub-scales and adds pairs to 32 bits. Signed codes: |w| * (x with the sign of w). With VNNI
@@ -195,6 +195,10 @@ STOKER_INLINE F load_halves(const uint16_t* p) { return bits<F>(_mm256_cvtph_ps(
 STOKER_INLINE void store_halves(uint16_t* p, F v) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p),
                    _mm256_cvtps_ph(bits<__m256>(v), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+
+STOKER_INLINE I load_codes(const uint8_t* p) {
+  return bits<I>(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
 }
 
 // Codebooks and signs.

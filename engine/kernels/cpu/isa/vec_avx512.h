@@ -209,6 +209,8 @@ STOKER_INLINE void store_halves(uint16_t* p, F v) {
                       _mm512_cvtps_ph(bits<__m512>(v), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 
+STOKER_INLINE I load_codes(const uint8_t* p) { return bits<I>(_mm512_cvtepi8_epi32(load128(p))); }
+
 // Codebooks and signs.
 
 STOKER_INLINE B64 words(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f, uint64_t g,

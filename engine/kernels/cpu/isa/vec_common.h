@@ -98,6 +98,23 @@ STOKER_INLINE uint16_t float_to_half(float x) {
   return static_cast<uint16_t>(sign | ((r - 0x38000000u) >> 13));
 }
 
+// The largest lane; none is NaN.
+STOKER_INLINE float max_lane(F v) {
+  float s[W];
+  std::memcpy(s, &v, sizeof s);
+  if constexpr (W > 8) {
+    const F8 a = load<F8>(s), b = load<F8>(s + W - 8);
+    store(s, a > b ? a : b);
+  }
+  F4 d = load<F4>(s);
+  if constexpr (W > 4) {
+    const F4 b = load<F4>(s + 4);
+    d = d > b ? d : b;
+  }
+  const float x = d[0] > d[2] ? d[0] : d[2], y = d[1] > d[3] ? d[1] : d[3];
+  return x > y ? x : y;
+}
+
 // The last eight steps of a row's sum: (i, i + 4), (i, i + 2), (i, i + 1).
 STOKER_INLINE float tree8(F8 v) {
   F4 lo, hi;

@@ -181,6 +181,11 @@ STOKER_INLINE void store_halves(uint16_t* p, F v) {
   vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(bits<float32x4_t>(v))));
 }
 
+STOKER_INLINE I load_codes(const uint8_t* p) {
+  const int8x8_t codes = vreinterpret_s8_u32(vdup_n_u32(load<uint32_t>(p)));
+  return bits<I>(vmovl_s16(vget_low_s16(vmovl_s8(codes))));
+}
+
 template <int STRIDE>
 STOKER_INLINE F8 halves8(const uint8_t* p) {
   uint16_t h[8];

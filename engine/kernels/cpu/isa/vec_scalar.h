@@ -9,6 +9,9 @@
 #define STOKER_UNROLL
 #include "vec_common.h"
 
+// What the loop nests repeat most stays a call here: inlined, it would triple the time to compile.
+#define STOKER_OUTLINE static __attribute__((noinline, unused))
+
 namespace STOKER_ISA {
 
 struct B64 {
@@ -137,7 +140,7 @@ constexpr bool SCALES16 = false;  // tile_scaled<true>() is cheaper than tile_sc
 // Per lane: p + the four products of the bytes of w (signed codes when WIDE, else unsigned ones; with
 // WIDE_BIAS added there are no signed ones) and the signed bytes of x.
 template <bool WIDE>
-STOKER_INLINE I tile_add(I p, I w, I x) {
+STOKER_OUTLINE I tile_add(I p, I w, I x) {
   for (int i = 0; i < W; ++i)
     for (int k = 0; k < 32; k += 8) {
       const auto a = static_cast<uint8_t>(static_cast<uint32_t>(w[i]) >> k);
@@ -175,14 +178,21 @@ STOKER_INLINE F8 halves8(const uint8_t* p) {
   return r;
 }
 
-STOKER_INLINE F load_halves(const uint16_t* p) {
+STOKER_OUTLINE F load_halves(const uint16_t* p) {
   F r;
   for (int i = 0; i < W; ++i) r[i] = half_to_float(p[i]);
   return r;
 }
 
-STOKER_INLINE void store_halves(uint16_t* p, F v) {
+STOKER_OUTLINE void store_halves(uint16_t* p, F v) {
   for (int i = 0; i < W; ++i) p[i] = float_to_half(v[i]);
+}
+
+// W signed bytes. (GCC 12 takes __builtin_convertvector apart here.)
+STOKER_INLINE I load_codes(const uint8_t* p) {
+  I r;
+  for (int i = 0; i < W; ++i) r[i] = static_cast<int8_t>(p[i]);
+  return r;
 }
 
 // Codebooks and signs: codes are magnitudes 0..63, bit i of a 64-bit mask negates code i.

@@ -1,128 +1,252 @@
-// Causal attention over a binary16 cache (contract, point 7).
+// Causal attention over a cache of keys and values (contract, points 7 and 7b).
 //
-// Keys are stored with the key index innermost (64 keys of one dimension side by side), so scores need no
-// reduction: a vector holds W keys, each with its own running sum over the dimensions. Values are stored
-// row by row, so a vector holds W dimensions and keys are added in order. Both loops convert a vector
-// of halves once and use it for several heads that share the key/value head. Up to 8 queries share one
-// pass over the keys, chunk by chunk, while the chunk is in the cache.
+// Keys lie with the key index innermost, so scores need no reduction: a vector holds W keys, each with its
+// own running sum over the dimensions. Values lie row by row, so a vector holds W dimensions and keys are
+// added in order. A pair of vectors is converted once for up to QUERIES queries (heads that share a
+// key/value head, and rows); while a chunk is worked on, the next one is asked for.
 #pragma once
+
+#include <type_traits>
 
 namespace STOKER_ISA {
 
-constexpr int CHUNK_VECTORS = KEY_CHUNK / W;
-constexpr int HEADS_AT_ONCE = W == 16 ? 4 : 2;  // accumulators fit the registers: 4 vectors per head
+constexpr int QUERIES = W == 16 ? 8 : 4;  // with two vectors each, the accumulators fit the registers
+constexpr int PART = 2 * W;               // keys or dimensions of two vectors
 
-// scores[h][0..63] for HEADS heads of one query; k: [head_dim][64].
-template <int HEADS>
-STOKER_INLINE void chunk_scores(const float* q, int head_dim, const uint16_t* k, float scale, float* scores) {
-  for (int part = 0; part < CHUNK_VECTORS; part += 4) {
-    F s[HEADS][4] = {};
-    for (int i = 0; i < head_dim; ++i) {
-      F key[4];
-      for (int v = 0; v < 4; ++v) key[v] = load_halves(k + i * KEY_CHUNK + (part + v) * W);
-      for (int h = 0; h < HEADS; ++h) {
-        const F a = splat(q[h * head_dim + i]);
-        for (int v = 0; v < 4; ++v) s[h][v] = s[h][v] + a * key[v];
+// body(number of queries as a constant, first query) over n queries.
+template <class Body>
+STOKER_INLINE void for_queries(int n, Body body) {
+  int f = 0;
+  for (; f + QUERIES <= n; f += QUERIES) body(std::integral_constant<int, QUERIES>{}, f);
+  for (; f + QUERIES / 2 <= n; f += QUERIES / 2) body(std::integral_constant<int, QUERIES / 2>{}, f);
+  for (; f < n; ++f) body(std::integral_constant<int, 1>{}, f);
+}
+
+// Scores of a chunk to weights in place, for N queries; m and l move on, c receives exp(old m - new m).
+// A query that sees none of the chunk keeps its state.
+template <int N>
+STOKER_INLINE void softmax(float* s, const int* visible, float* m, float* l, float* c) {
+  const F lowest = splat(-__builtin_inff());
+  alignas(64) float top[W] = {};
+  for (int n = 0; n < N; ++n) {
+    float* row = s + n * KEY_CHUNK;
+    for (int j = visible[n] < 0 ? 0 : visible[n]; j < KEY_CHUNK; ++j) row[j] = lowest[0];
+    F v = lowest;
+    for (int j = 0; j < KEY_CHUNK; j += W) {
+      const F x = load<F>(row + j);
+      v = x > v ? x : v;
+    }
+    const float best = max_lane(v);
+    top[n] = best > m[n] ? best : m[n];
+  }
+  store(c, exp_of(load_some(m, N) - load<F>(top)));
+  for (int n = 0; n < N; ++n) {
+    float* row = s + n * KEY_CHUNK;
+    if (visible[n] <= 0) {
+      c[n] = 1.0f;
+      continue;
+    }
+    for (int j = 0; j < KEY_CHUNK; j += W) store(row + j, exp_of(load<F>(row + j) - splat(top[n])));
+    for (int j = visible[n]; j < KEY_CHUNK; ++j) row[j] = 0.0f;
+    l[n] = l[n] * c[n] + sum32(row, KEY_CHUNK);
+    m[n] = top[n];
+  }
+}
+
+// V vectors of dimensions of N queries: o = o * c, then o += p[j] * value(j, vector) over the visible keys.
+template <int N, int V, class Value>
+STOKER_INLINE void add_values(float* o, int64_t stride, const float* c, const float* p, const int* visible,
+                              const Value& value) {
+  F s[N][V];
+  int common = KEY_CHUNK;  // keys that all of them see
+  for (int n = 0; n < N; ++n) {
+    for (int k = 0; k < V; ++k) s[n][k] = load<F>(o + n * stride + k * W) * splat(c[n]);
+    common = visible[n] < common ? visible[n] : common;
+  }
+  for (int j = 0; j < common; ++j) {
+    F v[V];
+    for (int k = 0; k < V; ++k) v[k] = value(j, k);
+    for (int n = 0; n < N; ++n) {
+      const F a = splat(p[n * KEY_CHUNK + j]);
+      for (int k = 0; k < V; ++k) s[n][k] = s[n][k] + a * v[k];
+    }
+  }
+  for (int n = 0; n < N; ++n) {
+    for (int j = common < 0 ? 0 : common; j < visible[n]; ++j)
+      for (int k = 0; k < V; ++k) s[n][k] = s[n][k] + splat(p[n * KEY_CHUNK + j]) * value(j, k);
+    for (int k = 0; k < V; ++k) store(o + n * stride + k * W, s[n][k]);
+  }
+}
+
+// A hint only: `p + ahead` may lie outside of the cache.
+STOKER_INLINE void prefetch(const uint8_t* p, int64_t ahead) {
+  const uintptr_t at = reinterpret_cast<uintptr_t>(p) + static_cast<uintptr_t>(ahead);
+  __builtin_prefetch(reinterpret_cast<const void*>(at), 0, 2);
+}
+
+STOKER_INLINE F halves_at(const uint8_t* p) { return load_halves(reinterpret_cast<const uint16_t*>(p)); }
+
+// A cache of binary16. k: [d][64], v: [64][d]; queries as float32 [d][N] for each N that work together.
+struct HalfCache {
+  static constexpr int64_t bytes(int64_t values) { return 2 * values; }
+
+  static constexpr int64_t query_bytes(int d) { return 4 * static_cast<int64_t>(d); }
+
+  template <int N>
+  STOKER_INLINE void prepare(const float* const* q, int d, uint8_t* out) {
+    auto* to = reinterpret_cast<float*>(out);
+    for (int n = 0; n < N; ++n)
+      for (int i = 0; i < d; ++i) to[i * N + n] = q[n][i];
+  }
+
+  // One head of one position.
+  static void put(const StoreKvJob& job, const float* k, const float* v, uint8_t* keys, uint8_t* values,
+                  int slot) {
+    auto* to = reinterpret_cast<uint16_t*>(keys) + slot;
+    auto* row = reinterpret_cast<uint16_t*>(values) + slot * job.head_dim;
+    for (int i = 0; i < job.head_dim; i += W) {
+      store_halves(row + i, load<F>(v + i));
+      uint16_t halves[W];
+      store_halves(halves, load<F>(k + i));
+      for (int j = 0; j < W; ++j) to[(i + j) * KEY_CHUNK] = halves[j];
+    }
+  }
+
+  template <int N>
+  STOKER_INLINE void scores(const uint8_t* queries, int d, const uint8_t* keys, int64_t ahead, float scale,
+                            float* s) {
+    const auto* q = reinterpret_cast<const float*>(queries);
+    for (int part = 0; part < KEY_CHUNK; part += PART) {
+      const uint8_t* k = keys + 2 * part;
+      F sum[N][2] = {};
+      for (int i = 0; i < d; ++i, k += 2 * KEY_CHUNK) {
+        prefetch(k, ahead);
+        const F a = halves_at(k), b = halves_at(k + 2 * W);
+        for (int n = 0; n < N; ++n) {
+          const F x = splat(q[i * N + n]);
+          sum[n][0] = sum[n][0] + x * a;
+          sum[n][1] = sum[n][1] + x * b;
+        }
       }
+      for (int n = 0; n < N; ++n)
+        for (int v = 0; v < 2; ++v) store(s + n * KEY_CHUNK + part + v * W, sum[n][v] * splat(scale));
     }
-    for (int h = 0; h < HEADS; ++h)
-      for (int v = 0; v < 4; ++v) store(scores + h * KEY_CHUNK + (part + v) * W, s[h][v] * splat(scale));
+  }
+
+  template <int N>
+  STOKER_INLINE void values(const uint8_t* v, int d, const float* p, const int* visible, const float* c,
+                            int64_t ahead, float* o, int64_t stride) {
+    int i = 0;
+    for (; i + PART <= d; i += PART)
+      add_values<N, 2>(o + i, stride, c, p, visible, [&](int j, int k) {
+        const uint8_t* at = v + 2 * (j * static_cast<int64_t>(d) + i + k * W);
+        if (k == 0) prefetch(at, ahead);
+        return halves_at(at);
+      });
+    if (i < d)
+      add_values<N, 1>(o + i, stride, c, p, visible,
+                       [&](int j, int) { return halves_at(v + 2 * (j * static_cast<int64_t>(d) + i)); });
+  }
+};
+
+// One span of keys for `count` queries; the records at `states` receive m, l and o.
+template <class Cache>
+STOKER_INLINE void attend_span(const AttentionJob& job, int64_t span, const uint8_t* queries, float* states,
+                               int64_t query_bytes) {
+  const int d = job.head_dim, heads = job.head1 - job.head0;
+  const int count = static_cast<int>(job.row1 - job.row0) * heads;
+  const int64_t record = attention_record(d);
+  float m[ATTENTION_QUERIES], l[ATTENTION_QUERIES];
+  for (int f = 0; f < count; ++f) {
+    m[f] = -__builtin_inff();
+    l[f] = 0.0f;
+    std::memset(states + f * record + RECORD_HEAD, 0, static_cast<size_t>(d) * sizeof(float));
+  }
+  const int64_t head_bytes = Cache::bytes(static_cast<int64_t>(KEY_CHUNK) * d);
+  const int64_t chunk_bytes = head_bytes * job.kv_heads;
+  const int64_t last = (job.start + job.row1 - 1) / KEY_CHUNK, first = span * SPAN_CHUNKS;
+  for (int64_t chunk = first; chunk <= last && chunk < first + SPAN_CHUNKS; ++chunk) {
+    const int64_t at = chunk * chunk_bytes + job.kv_head * head_bytes;
+    for_queries(count, [&](auto number, int f) {
+      constexpr int N = decltype(number)::value;
+      int visible[N];
+      for (int n = 0; n < N; ++n) {
+        const int64_t seen = job.start + job.row0 + (f + n) / heads + 1 - chunk * KEY_CHUNK;
+        visible[n] = static_cast<int>(seen < KEY_CHUNK ? (seen < 0 ? 0 : seen) : KEY_CHUNK);
+      }
+      const int64_t ahead = f == 0 ? chunk_bytes : 0;
+      alignas(64) float p[N * KEY_CHUNK], c[W];
+      Cache::template scores<N>(queries + f * query_bytes, d, job.k_cache + at, ahead, job.scale, p);
+      softmax<N>(p, visible, m + f, l + f, c);
+      Cache::template values<N>(job.v_cache + at, d, p, visible, c, ahead, states + f * record + RECORD_HEAD,
+                                record);
+    });
+  }
+  for (int f = 0; f < count; ++f) {
+    states[f * record] = m[f];
+    states[f * record + 1] = l[f];
   }
 }
 
-// o[h][i] += p[h][j] * v[j][i] for the visible keys j in order.
-template <int HEADS, int VECTORS>
-STOKER_INLINE void add_values(float* o, int head_dim, const float* p, const uint16_t* v, int64_t stride,
-                              int visible) {
-  F s[HEADS][VECTORS];
-  for (int h = 0; h < HEADS; ++h)
-    for (int k = 0; k < VECTORS; ++k) s[h][k] = load<F>(o + h * head_dim + k * W);
-  for (int j = 0; j < visible; ++j, v += stride) {
-    F value[VECTORS];
-    for (int k = 0; k < VECTORS; ++k) value[k] = load_halves(v + k * W);
-    for (int h = 0; h < HEADS; ++h) {
-      const F a = splat(p[h * KEY_CHUNK + j]);
-      for (int k = 0; k < VECTORS; ++k) s[h][k] = s[h][k] + a * value[k];
-    }
-  }
-  for (int h = 0; h < HEADS; ++h)
-    for (int k = 0; k < VECTORS; ++k) store(o + h * head_dim + k * W, s[h][k]);
+// Join the state of the next span to that of all before it.
+STOKER_INLINE void join_states(float* state, const float* next, int d) {
+  const float top = next[0] > state[0] ? next[0] : state[0];
+  const F a = exp_of(splat(state[0] - top)), b = exp_of(splat(next[0] - top));
+  state[1] = state[1] * a[0] + next[1] * b[0];
+  state[0] = top;
+  for (int i = RECORD_HEAD; i < RECORD_HEAD + d; i += W)
+    store(state + i, load<F>(state + i) * a + load<F>(next + i) * b);
 }
 
-// Scores of one head to weights in place; m and l are updated and o is rescaled.
-STOKER_INLINE void chunk_softmax(float* s, int visible, float* m, float* l, float* o, int head_dim) {
-  for (int j = visible; j < KEY_CHUNK; ++j) s[j] = -__builtin_inff();
-  const float chunk_max = max_of(s, KEY_CHUNK);
-  const float top = chunk_max > *m ? chunk_max : *m;
-  const F c = exp_of(splat(*m - top));
-  for (int j = 0; j < KEY_CHUNK; j += W) store(s + j, exp_of(load<F>(s + j) - splat(top)));
-  for (int j = visible; j < KEY_CHUNK; ++j) s[j] = 0.0f;
-  *l = *l * c[0] + sum32(s, KEY_CHUNK);
-  *m = top;
-  for (int i = 0; i < head_dim; i += W) store(o + i, load<F>(o + i) * c);
+STOKER_INLINE void finish_state(const float* state, int d, float* out) {
+  for (int i = 0; i < d; i += W) store(out + i, load<F>(state + RECORD_HEAD + i) / splat(state[1]));
 }
 
-template <int HEADS>
-STOKER_INLINE void chunk_for_heads(const AttentionJob& job, const float* q, const uint16_t* k,
-                                   const uint16_t* v, int visible, float* m, float* l, float* o) {
-  const int d = job.head_dim;
-  alignas(64) float p[HEADS * KEY_CHUNK];
-  chunk_scores<HEADS>(q, d, k, job.scale, p);
-  for (int h = 0; h < HEADS; ++h) chunk_softmax(p + h * KEY_CHUNK, visible, m + h, l + h, o + h * d, d);
-  const int64_t stride = static_cast<int64_t>(job.kv_heads) * d;
-  int i = 0;
-  for (; i + 4 * W <= d; i += 4 * W) add_values<HEADS, 4>(o + i, d, p, v + i, stride, visible);
-  for (; i < d; i += W) add_values<HEADS, 1>(o + i, d, p, v + i, stride, visible);
+static void join_attention(float* state, int64_t stride, int64_t spans, int head_dim, float* out) {
+  for (int64_t s = 1; s < spans; ++s) join_states(state, state + s * stride, head_dim);
+  finish_state(state, head_dim, out);
 }
 
+template <class Cache>
 static void attention(const AttentionJob& job) {
   const int d = job.head_dim, heads = job.head1 - job.head0;
-  const int64_t row_size = static_cast<int64_t>(job.heads) * d;
-  const int64_t chunk_size = static_cast<int64_t>(job.kv_heads) * d * KEY_CHUNK;
-  float* o = reinterpret_cast<float*>(job.scratch);  // [rows][heads][d]
-  float m[ATTENTION_ROWS * ATTENTION_HEADS], l[ATTENTION_ROWS * ATTENTION_HEADS];
-  const int rows = static_cast<int>(job.row1 - job.row0);
-  for (int i = 0; i < rows * heads; ++i) {
-    m[i] = -__builtin_inff();
-    l[i] = 0.0f;
+  const int count = static_cast<int>(job.row1 - job.row0) * heads;
+  const int64_t record = attention_record(d), query_bytes = Cache::query_bytes(d);
+  const auto place = [&](int f) {  // of query f in q and out
+    return ((job.row0 + f / heads) * job.heads + job.head0 + f % heads) * static_cast<int64_t>(d);
+  };
+  uint8_t* queries = job.scratch;
+  for_queries(count, [&](auto number, int f) {
+    constexpr int N = decltype(number)::value;
+    const float* q[N];
+    for (int n = 0; n < N; ++n) q[n] = job.q + place(f + n);
+    Cache::template prepare<N>(q, d, queries + f * query_bytes);
+  });
+  if (job.states != nullptr) {
+    attend_span<Cache>(job, job.span, queries, job.states, query_bytes);
+    return;
   }
-  std::memset(o, 0, static_cast<size_t>(rows) * heads * d * sizeof(float));
-  const int64_t last = job.start + job.row1 - 1;
-  for (int64_t chunk = 0; chunk <= last / KEY_CHUNK; ++chunk) {
-    const uint16_t* k = job.k_cache + chunk * chunk_size + static_cast<int64_t>(job.kv_head) * d * KEY_CHUNK;
-    const uint16_t* v = job.v_cache + chunk * chunk_size + static_cast<int64_t>(job.kv_head) * d;
-    for (int r = 0; r < rows; ++r) {
-      const int64_t seen = job.start + job.row0 + r + 1 - chunk * KEY_CHUNK;
-      if (seen <= 0) continue;
-      const int visible = seen < KEY_CHUNK ? static_cast<int>(seen) : KEY_CHUNK;
-      const float* q = job.q + (job.row0 + r) * row_size + static_cast<int64_t>(job.head0) * d;
-      int h = 0;
-      for (; h + HEADS_AT_ONCE <= heads; h += HEADS_AT_ONCE)
-        chunk_for_heads<HEADS_AT_ONCE>(job, q + h * d, k, v, visible, m + r * heads + h, l + r * heads + h,
-                                       o + (r * heads + h) * d);
-      for (; h < heads; ++h)
-        chunk_for_heads<1>(job, q + h * d, k, v, visible, m + r * heads + h, l + r * heads + h,
-                           o + (r * heads + h) * d);
-    }
+  auto* states = reinterpret_cast<float*>(queries + count * query_bytes);
+  float* next = states + count * record;
+  attend_span<Cache>(job, 0, queries, states, query_bytes);
+  const int64_t spans = (job.start + job.row1 - 1) / KEY_SPAN + 1;
+  for (int64_t span = 1; span < spans; ++span) {
+    attend_span<Cache>(job, span, queries, next, query_bytes);
+    for (int f = 0; f < count; ++f)
+      if (job.start + job.row0 + f / heads >= span * KEY_SPAN)
+        join_states(states + f * record, next + f * record, d);
   }
-  for (int r = 0; r < rows; ++r)
-    for (int h = 0; h < heads; ++h) {
-      float* out = job.out + (job.row0 + r) * row_size + static_cast<int64_t>(job.head0 + h) * d;
-      const F divisor = splat(l[r * heads + h]);
-      for (int i = 0; i < d; i += W) store(out + i, load<F>(o + (r * heads + h) * d + i) / divisor);
-    }
+  for (int f = 0; f < count; ++f) finish_state(states + f * record, d, job.out + place(f));
 }
 
-// One position's keys and values, rounded to binary16. Keys go 64 apart.
-static void store_kv(const float* k, const float* v, uint16_t* k_cache, uint16_t* v_cache, int64_t position,
-                     int64_t cols) {
-  uint16_t* values = v_cache + position * cols;
-  uint16_t* keys = k_cache + position / KEY_CHUNK * KEY_CHUNK * cols + position % KEY_CHUNK;
-  for (int64_t i = 0; i < cols; i += W) {
-    store_halves(values + i, load<F>(v + i));
-    uint16_t halves[W];
-    store_halves(halves, load<F>(k + i));
-    for (int j = 0; j < W; ++j) keys[(i + j) * KEY_CHUNK] = halves[j];
+// Whole chunks follow each other; a chunk holds its key/value heads one after the other.
+template <class Cache>
+static void store_kv(const StoreKvJob& job) {
+  const int d = job.head_dim, slot = static_cast<int>(job.position % KEY_CHUNK);
+  const int64_t head_bytes = Cache::bytes(static_cast<int64_t>(KEY_CHUNK) * d);
+  for (int h = 0; h < job.kv_heads; ++h) {
+    const int64_t at = (job.position / KEY_CHUNK * job.kv_heads + h) * head_bytes;
+    Cache::put(job, job.k + h * d, job.v + h * d, job.k_cache + at, job.v_cache + at, slot);
   }
 }
 

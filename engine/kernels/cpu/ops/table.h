@@ -20,6 +20,8 @@
 #include "rows_tile.h"
 #include "rows_misc.h"
 #include "attention.h"
+#include "attention_q8.h"
+#include "delta_net.h"
 
 namespace STOKER_ISA {
 
@@ -44,10 +46,21 @@ static constexpr FormatOps FORMATS[] = {
 };
 
 constexpr OpTable make_table(const char* name) {
-  return {name,     FORMATS,   sizeof FORMATS / sizeof FORMATS[0],
-          quantise, rms_norm,  rotate,
-          store_kv, attention, route,
-          swiglu,   combine,   add};
+  return {name,
+          FORMATS,
+          sizeof FORMATS / sizeof FORMATS[0],
+          quantise,
+          rms_norm,
+          rotate,
+          {store_kv<HalfCache>, store_kv<Q8Cache>},
+          {attention<HalfCache>, attention<Q8Cache>},
+          join_attention,
+          conv_step,
+          delta_net,
+          route,
+          swiglu,
+          combine,
+          add};
 }
 
 }  // namespace STOKER_ISA

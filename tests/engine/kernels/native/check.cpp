@@ -133,8 +133,10 @@ void check_attention(Random& random) {
     fill(q, cols, random);
     on_all("attention", s.n * cols, [&](Engine& e, float* out) {
       Guarded<uint16_t> k_cache(s.ctx * kv_cols), v_cache(s.ctx * kv_cols);
-      e.store_kv(k.data(), v.data(), k_cache.data(), v_cache.data(), seen, kv_cols, 0);
-      e.attention({q.data(), k_cache.data(), v_cache.data(), out, s.n, s.start, s.heads, s.kv_heads,
+      e.store_kv({k.data(), v.data(), reinterpret_cast<uint8_t*>(k_cache.data()),
+                  reinterpret_cast<uint8_t*>(v_cache.data()), KV_F16, seen, 0, s.kv_heads, s.head_dim});
+      e.attention({q.data(), reinterpret_cast<uint8_t*>(k_cache.data()),
+                   reinterpret_cast<uint8_t*>(v_cache.data()), KV_F16, out, s.n, s.start, s.heads, s.kv_heads,
                    s.head_dim, 0.125f});
     });
   }

@@ -1,0 +1,82 @@
+// Operations along the positions of a timeline: the key/value cache, attention, and the recurrent layers.
+//
+// Attention is cut by key/value head and by groups of queries; for a few queries also by spans of keys,
+// whose states are then joined in order. So a long context keeps all threads busy whatever their number.
+#include "contract.h"
+#include "engine.h"
+
+#include <algorithm>
+
+namespace stoker {
+
+void Engine::store_kv(const StoreKvArgs& a) {
+  const Call call(busy_);
+  const int64_t cols = static_cast<int64_t>(a.kv_heads) * a.head_dim;
+  for_rows(a.n, cols, [&](int64_t i, int thread) {
+    ops_.store_kv[a.format]({a.k + i * cols, a.v + i * cols, a.k_cache, a.v_cache, a.start + i, a.kv_heads,
+                             a.head_dim, scratch(thread)});
+  });
+}
+
+void Engine::attention(const AttentionArgs& a) {
+  if (a.n == 0) return;
+  const Call call(busy_);
+  const int group = a.heads / a.kv_heads, threads = pool_.threads();
+  const int64_t row_parts = (a.n + ATTENTION_ROWS - 1) / ATTENTION_ROWS;
+  const int64_t spans = (a.start + a.n - 1) / KEY_SPAN + 1;
+  const bool split = row_parts == 1 && spans > 1 && threads > 1;
+  const int64_t row_units = split ? spans : row_parts;
+  int step = std::min(group, ATTENTION_HEADS);
+  const auto head_parts = [&] { return (group + step - 1) / step; };
+  while (step > 1 && threads > 1 && row_units * a.kv_heads * head_parts() < 2 * threads)
+    step = (step + 1) / 2;
+  const int64_t per_row = static_cast<int64_t>(a.kv_heads) * head_parts();
+  const int64_t record = attention_record(a.head_dim), span_size = a.n * a.heads * record;
+  const size_t state_bytes = split ? static_cast<size_t>(spans * span_size) * sizeof(float) : 0;
+  auto* states = reinterpret_cast<float*>(states_.at_least(state_bytes));
+  pool_.run(row_units * per_row, [&](int64_t unit, int thread) {
+    const int kv_head = static_cast<int>(unit % per_row / head_parts());
+    const int first = static_cast<int>(unit % head_parts()) * step;
+    const int head0 = kv_head * group + first, head1 = kv_head * group + std::min(first + step, group);
+    // The last queries see the most keys: start with them. The last span may be short: end with it.
+    const int64_t row = split ? 0 : (row_parts - 1 - unit / per_row) * ATTENTION_ROWS;
+    const int64_t span = split ? unit / per_row : 0;
+    ops_.attention[a.format]({a.q, a.k_cache, a.v_cache, a.out, a.start, row,
+                              std::min(row + ATTENTION_ROWS, a.n), head0, head1, a.heads, kv_head, a.kv_heads,
+                              a.head_dim, a.scale,
+                              split ? states + span * span_size + a.n * head0 * record : nullptr, span,
+                              scratch(thread)});
+  });
+  if (!split) return;
+  for_rows(a.n * a.heads, spans * a.head_dim, [&](int64_t i, int) {
+    const int64_t row = i / a.heads;
+    const int head = static_cast<int>(i % a.heads), first = head % group / step * step;
+    const int head0 = head - head % group + first, count = std::min(step, group - first);
+    ops_.join_attention(states + (a.n * head0 + row * count + head - head0) * record, span_size,
+                        (a.start + row) / KEY_SPAN + 1, a.head_dim, a.out + i * a.head_dim);
+  });
+}
+
+void Engine::conv_step(const ConvArgs& a) {
+  const Call call(busy_);
+  constexpr int64_t step = 256;
+  for_rows((a.channels + step - 1) / step, a.n * step, [&](int64_t i, int) {
+    ops_.conv_step({a.x, a.weight, a.state, a.out, a.n, a.channels, i * step,
+                    std::min((i + 1) * step, a.channels)});
+  });
+}
+
+void Engine::delta_net(const DeltaArgs& a) {
+  const Call call(busy_);
+  const int64_t keys = static_cast<int64_t>(a.k_heads) * a.dk;
+  const int64_t row = 2 * keys + static_cast<int64_t>(a.v_heads) * a.dv;
+  const int repeats = a.v_heads / a.k_heads;
+  for_rows(a.v_heads, static_cast<int64_t>(a.dk) * a.dv * a.n, [&](int64_t head, int thread) {
+    const float* q = a.qkv + (a.tiled ? head % a.k_heads : head / repeats) * a.dk;
+    ops_.delta_net({q, q + keys, a.qkv + 2 * keys + head * a.dv, a.g + head, a.beta + head,
+                    a.state + head * a.dk * a.dv, a.out + head * a.dv, a.n, row, a.v_heads, a.dk, a.dv, a.eps,
+                    a.scale, scratch(thread)});
+  });
+}
+
+}  // namespace stoker

@@ -1,0 +1,224 @@
+"""What the operations along the positions mean: key/value cache, attention, DeltaNet.
+
+Written out in numpy like `reference.py`, slowly and exactly.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.kernels.reference import Bytes, Floats, exp, quantise, silu, sum_in_lanes
+
+KEY_CHUNK = 64
+KEY_SPAN = 512
+Q8_BLOCK = 32
+
+Cache = NDArray[Any]  # float16 [ctx, columns], or uint8 [ctx, columns / 32 * 34]: Q8_0
+_F = np.float32
+_State = tuple[Floats, Floats, Floats]  # m [heads], l [heads], o [heads, head_dim]
+
+
+class _HalfCache:
+    """keys [chunks, kv_heads, head_dim, 64] and values [chunks, kv_heads, 64, head_dim]."""
+
+    def __init__(self, k_cache: Cache, v_cache: Cache, kv_heads: int, head_dim: int) -> None:
+        self.keys = k_cache.reshape(-1, kv_heads, head_dim, KEY_CHUNK)
+        self.values = v_cache.reshape(-1, kv_heads, KEY_CHUNK, head_dim)
+
+    def put(self, chunk: int, slot: int, k: Floats, v: Floats) -> None:
+        with np.errstate(over="ignore"):
+            self.keys[chunk, :, :, slot] = k.astype(np.float16)
+            self.values[chunk, :, slot] = v.astype(np.float16)
+
+    def scores(self, q: Floats, chunk: int, owner: NDArray[np.int64]) -> Floats:
+        k = self.keys[chunk, owner].astype(_F)
+        score = np.zeros((len(q), KEY_CHUNK), _F)
+        for d in range(q.shape[1]):
+            score += q[:, d, None] * k[:, d]
+        return score
+
+    def terms(self, p: Floats, chunk: int, owner: NDArray[np.int64]) -> tuple[Floats, Floats]:
+        """What each key multiplies [heads, 64, 1], and with what [heads, 64, head_dim]."""
+        return p[:, :, None], self.values[chunk, owner].astype(_F)
+
+
+class _Q8Cache:
+    """Codes and scales of keys and values, block by block of 32 dimensions (b).
+
+    Keys: codes [chunks, kv_heads, head_dim / 4, 64, 4]; values: codes [chunks, kv_heads, 64,
+    head_dim]; scales of both [chunks, kv_heads, b, 64].
+    """
+
+    def __init__(self, k_cache: Bytes, v_cache: Bytes, kv_heads: int, head_dim: int) -> None:
+        blocks, codes = head_dim // Q8_BLOCK, KEY_CHUNK * head_dim
+        k = k_cache.reshape(-1, kv_heads, codes // Q8_BLOCK * 34)
+        v = v_cache.reshape(k.shape)
+        shape = k.shape[:2]
+        self.keys = k[:, :, :codes].view(np.int8).reshape(*shape, head_dim // 4, KEY_CHUNK, 4)
+        self.values = v[:, :, :codes].view(np.int8).reshape(*shape, KEY_CHUNK, head_dim)
+        self.key_scales = k[:, :, codes:].view(np.float16).reshape(*shape, blocks, KEY_CHUNK)
+        self.value_scales = v[:, :, codes:].view(np.float16).reshape(*shape, blocks, KEY_CHUNK)
+        assert np.shares_memory(self.keys, k_cache)
+        assert np.shares_memory(self.value_scales, v_cache)
+
+    def put(self, chunk: int, slot: int, k: Floats, v: Floats) -> None:
+        with np.errstate(over="ignore"):
+            codes, scales = quantise(k, Q8_BLOCK)
+            self.keys[chunk, :, :, slot] = codes.reshape(len(k), -1, 4)
+            self.key_scales[chunk, :, :, slot] = scales.astype(np.float16)
+            codes, scales = quantise(v, Q8_BLOCK)
+            self.values[chunk, :, slot] = codes.reshape(v.shape)
+            self.value_scales[chunk, :, :, slot] = scales.astype(np.float16)
+
+    def scores(self, q: Floats, chunk: int, owner: NDArray[np.int64]) -> Floats:
+        codes, scales = quantise(q, Q8_BLOCK)
+        keys = self.keys[chunk, owner].astype(np.int32).transpose(0, 2, 1, 3)
+        keys = keys.reshape(len(q), KEY_CHUNK, -1, Q8_BLOCK)
+        isum = np.einsum("hjbi,hbi->hbj", keys, codes)
+        dk = self.key_scales[chunk, owner].astype(_F)
+        score = np.zeros((len(q), KEY_CHUNK), _F)
+        for b in range(dk.shape[1]):
+            score += (scales[:, b, None] * dk[:, b]) * isum[:, b].astype(_F)
+        return score
+
+    def terms(self, p: Floats, chunk: int, owner: NDArray[np.int64]) -> tuple[Floats, Floats]:
+        w = p[:, None] * self.value_scales[chunk, owner].astype(_F)
+        return (
+            np.repeat(w, Q8_BLOCK, axis=1).transpose(0, 2, 1),
+            self.values[chunk, owner].astype(_F),
+        )
+
+
+def _open(k_cache: Cache, v_cache: Cache, kv_heads: int, head_dim: int) -> _HalfCache | _Q8Cache:
+    kind = _Q8Cache if k_cache.dtype == np.uint8 else _HalfCache
+    return kind(k_cache, v_cache, kv_heads, head_dim)
+
+
+def store_kv(
+    k: Floats, v: Floats, k_cache: Cache, v_cache: Cache, start: int, head_dim: int
+) -> None:
+    n, cols = k.shape
+    cache = _open(k_cache, v_cache, cols // head_dim, head_dim)
+    with np.errstate(all="ignore"):
+        for i in range(n):
+            chunk, slot = divmod(start + i, KEY_CHUNK)
+            cache.put(chunk, slot, k[i].reshape(-1, head_dim), v[i].reshape(-1, head_dim))
+
+
+def attention(
+    q: Floats,
+    k_cache: Cache,
+    v_cache: Cache,
+    start: int,
+    kv_heads: int,
+    head_dim: int,
+    scale: float,
+) -> Floats:
+    n = q.shape[0]
+    heads = q.shape[1] // head_dim
+    q = q.reshape(n, heads, head_dim)
+    cache = _open(k_cache, v_cache, kv_heads, head_dim)
+    owner = np.arange(heads) // (heads // kv_heads)  # the key/value head of each query head
+    out = np.empty_like(q)
+    with np.errstate(all="ignore"):
+        for i in range(n):
+            seen = start + i + 1
+            state = _attend_span(q[i], cache, owner, 0, seen, _F(scale))
+            for span in range(KEY_SPAN, seen, KEY_SPAN):
+                new = _attend_span(q[i], cache, owner, span, seen, _F(scale))
+                state = _join_states(state, new)
+            out[i] = state[2] / state[1][:, None]
+    return out.reshape(n, heads * head_dim)
+
+
+def _attend_span(
+    q: Floats,
+    cache: _HalfCache | _Q8Cache,
+    owner: NDArray[np.int64],
+    first: int,
+    seen: int,
+    scale: np.float32,
+) -> _State:
+    """q [heads, head_dim] over the positions of the span at `first` that lie before `seen`."""
+    heads, head_dim = q.shape
+    m = np.full(heads, -np.inf, _F)
+    l = np.zeros(heads, _F)
+    o = np.zeros((heads, head_dim), _F)
+    for position in range(first, min(first + KEY_SPAN, seen), KEY_CHUNK):
+        chunk, visible = position // KEY_CHUNK, min(KEY_CHUNK, seen - position)
+        score = cache.scores(q, chunk, owner)[:, :visible] * scale
+        top = np.fmax(m, np.fmax.reduce(score, axis=-1))
+        c = exp(m - top)
+        p = np.zeros((heads, KEY_CHUNK), _F)
+        p[:, :visible] = exp(score - top[:, None])
+        l = l * c + sum_in_lanes(p, 32)
+        o = o * c[:, None]
+        w, value = cache.terms(p, chunk, owner)
+        for j in range(visible):
+            o += w[:, j] * value[:, j]
+        m = top
+    return m, l, o
+
+
+def _join_states(state: _State, new: _State) -> _State:
+    top = np.fmax(state[0], new[0])
+    a, b = exp(state[0] - top), exp(new[0] - top)
+    return (
+        top,
+        state[1] * a + new[1] * b,
+        state[2] * a[:, None] + new[2] * b[:, None],
+    )
+
+
+def conv_step(x: Floats, state: Floats, weight: Floats) -> Floats:
+    """x [n, channels], state [3, channels] (changed), weight [4, channels]; gives [n, channels]."""
+    n, taps = len(x), len(weight)
+    inputs = np.concatenate([state, x])
+    state[:] = inputs[n:]
+    out = np.zeros_like(x)
+    with np.errstate(all="ignore"):
+        for j in range(taps):
+            out += weight[j] * inputs[j : j + n]
+        return silu(out)
+
+
+def delta_net(
+    qkv: Floats,
+    g: Floats,
+    beta: Floats,
+    state: Floats,
+    k_heads: int,
+    tiled: bool,
+    eps: float,
+    scale: float,
+) -> Floats:
+    """qkv [n, q | k | v], g and beta [n, v_heads], state [v_heads, dk, dv] (changed)."""
+    n, (v_heads, dk, dv) = len(qkv), state.shape
+    q, k, v = np.split(qkv, [k_heads * dk, 2 * k_heads * dk], axis=1)
+    heads = np.arange(v_heads)
+    owner = heads % k_heads if tiled else heads // (v_heads // k_heads)
+    out = np.empty((n, v_heads, dv), _F)
+    with np.errstate(all="ignore"):
+        q = _unit(q.reshape(n, k_heads, dk), eps) * _F(scale)
+        k = _unit(k.reshape(n, k_heads, dk), eps)
+        for t in range(n):
+            qt, kt = q[t, owner], k[t, owner]
+            state *= exp(g[t])[:, None, None]
+            seen = np.zeros((v_heads, dv), _F)
+            for i in range(dk):
+                seen += state[:, i] * kt[:, i, None]
+            e = (v[t].reshape(v_heads, dv) - seen) * beta[t][:, None]
+            o = np.zeros((v_heads, dv), _F)
+            for i in range(dk):
+                state[:, i] += e * kt[:, i, None]
+                o += state[:, i] * qt[:, i, None]
+            out[t] = o
+    return out.reshape(n, v_heads * dv)
+
+
+def _unit(x: Floats, eps: float) -> Floats:
+    r = _F(1) / np.sqrt(sum_in_lanes(x * x, 32) + _F(eps))
+    return x * r[..., None]
