@@ -26,6 +26,7 @@ function(stoker_kernels target)
   target_include_directories(${target} PRIVATE ${CMAKE_CURRENT_BINARY_DIR})
 
   set(isas scalar)
+  set(flags_scalar -O2)  # compiles in a sixth of the time of -O3
   if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64|amd64")
     list(APPEND isas avx2 avxvnni avx512 avx512vnni)
     set(flags_avx2 -mavx2 -mf16c)

@@ -60,7 +60,7 @@ STOKER_INLINE uint64_t spread_sevens(uint64_t a) {
 STOKER_INLINE S16 odd_scales_of_16(const uint8_t* p) {
   const Words8 pairs = __builtin_convertvector(load<Bytes8>(p), Words8);
   const Words8 spread = ((pairs & 15) | (pairs & 0xf0) << 4) * 2 + 0x0101;
-  return scales_of_16(reinterpret_cast<const uint8_t*>(&spread));
+  return scales_of_16(bits<B16>(spread));
 }
 
 // 2 s + 1 of eight bytes s < 16: the sub-scales of 32 codes each.

@@ -12,27 +12,30 @@
 // Formats of 32-value terms (base Block32; sub-scales and sub-minima are 1) have
 //   B64 pair(b, c)  the 64 codes of two consecutive term blocks; b and c are their stored blocks
 //   HALVES          d8 and d are of the first 16 values of each term block, e8 and e of the last 16
+//   NIBBLES_AT      where 16 bytes of nibbles lie, low ones for values 0..15, high ones for 16..31; then
+//   B64 quad<HIGH>(x, b)  codes (WIDE ones plus WIDE_BIAS) from the nibble bytes x of the four blocks at b
 // Formats of 256-value terms (base Block256) have
 //   B64 codes<PART>(b)       64 of the codes, in natural order
 //   uint64_t signs<PART>(b)  with SIGNED: bit i negates code i
 //   S16 scales(b), mins(b)   one sub-scale and one sub-minimum per 16 codes
 //   GROUP, MIN_GROUP         codes that share a sub-scale, and a sub-minimum: 16 or 32
-// A format whose X_BYTES differs from BLOCK decodes in its own way, where an instruction set has one:
+// A format whose X_BYTES differs from BLOCK takes activations in an order of its own when decoding:
 //   arrange(x, sums16, out)  brings a block of activations into X_BYTES bytes
-//   pair_sums(b, x, sums)    the sums of two consecutive blocks, over two such blocks of activations
+//   pair_sums(b, x, sums)    (Block256) the sums of two consecutive blocks, over two such blocks
 // A format derives from a base and hides what differs. Functions that take any P, not only const uint8_t*,
 // also unpack many rows at once (ops/rows_unpack.h): the prompt path is faster for it.
 #pragma once
 
 namespace STOKER_ISA {
 
+STOKER_INLINE S16 scales_of_16(const uint8_t* p) { return scales_of_16(load<B16>(p)); }
 STOKER_INLINE float half_at(const uint8_t* p) { return half_to_float(load<uint16_t>(p)); }
 
 // Scales that are binary16 at byte D_AT, minima at DMIN_AT when there is one.
 template <int BLOCK_, int BYTES_, int D_AT_, int DMIN_AT_>
 struct BlockBase {
   static constexpr int BLOCK = BLOCK_, STORED = BLOCK_, BYTES = BYTES_, D_AT = D_AT_, DMIN_AT = DMIN_AT_;
-  static constexpr int OFFSET = 0, LIMIT = 127, X_BYTES = BLOCK_;
+  static constexpr int OFFSET = 0, LIMIT = 127, X_BYTES = BLOCK_, NIBBLES_AT = -1;
   static constexpr bool WIDE = false, SIGNED = false, HALVES = false, MINS = DMIN_AT_ >= 0;
 
   STOKER_INLINE F8 d8(const uint8_t* w) { return halves8<BYTES>(w + D_AT); }
@@ -49,6 +52,36 @@ struct BlockBase {
 
 template <int BYTES, int D_AT, int DMIN_AT = -1>
 struct Block32 : BlockBase<32, BYTES, D_AT, DMIN_AT> {};
+
+// Blocks of nibbles. A register holds the nibbles of four blocks, so the low ones meet the first halves of
+// the activations and the high ones the last halves: these lie apart, and so do starting sums that take the
+// codes' offset off. From any block on they are four blocks' worth in a row.
+constexpr int64_t X_STEP = MAX_COLS / 2 + 192;
+
+STOKER_INLINE void arrange_nibbles(int offset, const int8_t* x, const int16_t* sums16, int8_t* out,
+                                   int64_t step) {
+  const int32_t start[4] = {-offset * (sums16[0] + sums16[1]), 0, 0, 0};
+  std::memcpy(out, start, 16);
+  std::memcpy(out + step, x, 16);
+  std::memcpy(out + 2 * step, x + 16, 16);
+}
+
+template <int BYTES, int D_AT, int OFFSET_, int NIBBLES_AT_, int DMIN_AT = -1>
+struct Nibbles32 : Block32<BYTES, D_AT, DMIN_AT> {
+  static constexpr int OFFSET = OFFSET_, NIBBLES_AT = NIBBLES_AT_, X_BYTES = 16;
+
+  template <class P>
+  STOKER_INLINE auto pair(P b, P c) {
+    return nibble_pair(b + NIBBLES_AT, c + NIBBLES_AT);
+  }
+  STOKER_INLINE void arrange(const int8_t* x, const int16_t* sums16, int8_t* out) {
+    arrange_nibbles(OFFSET, x, sums16, out, X_STEP);
+  }
+  template <bool HIGH>
+  STOKER_INLINE B64 quad(B64 x, const uint8_t*) {
+    return HIGH ? masked(shifted<-4, -4>(x), 0x0f) : masked(x, 0x0f);
+  }
+};
 
 template <int BYTES, int D_AT, int DMIN_AT = -1>
 struct Block256 : BlockBase<256, BYTES, D_AT, DMIN_AT> {

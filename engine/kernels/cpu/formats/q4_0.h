@@ -4,11 +4,8 @@
 
 namespace STOKER_ISA {
 
-struct Q4_0 : Block32<18, 0> {
-  static constexpr int ID = 2, LIMIT = 15, OFFSET = 8;
-
-  template <class P>
-  STOKER_INLINE auto pair(P b, P c) { return nibble_pair(b + 2, c + 2); }
+struct Q4_0 : Nibbles32<18, 0, 8, 2> {
+  static constexpr int ID = 2, LIMIT = 15;
 };
 
 }  // namespace STOKER_ISA

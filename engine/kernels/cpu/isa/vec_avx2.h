@@ -18,6 +18,7 @@ struct B64 {
 };
 using Acc = __m256i;
 using PairAcc = B64;
+using QuadAcc = B64;  // four lanes for each of four sums
 
 constexpr int WIDE_BIAS = STOKER_VNNI ? 128 : 0;
 
@@ -48,6 +49,69 @@ STOKER_INLINE B64 nibble_pair(const uint8_t* p, const uint8_t* q) {
                  _mm256_srlv_epi64(_mm256_broadcastsi128_si256(load128(q)), counts)},
                 0x0f);
 }
+
+STOKER_INLINE B64 nibbles_by_8(const uint8_t* p) {
+  const __m256i x = load256(p), counts = _mm256_set_epi64x(4, 0, 4, 0);
+  return masked({_mm256_srlv_epi64(_mm256_permute4x64_epi64(x, 0x50), counts),
+                 _mm256_srlv_epi64(_mm256_permute4x64_epi64(x, 0xfa), counts)},
+                0x0f);
+}
+
+// Byte b in 32 bits: b | b << 6 | b << 12 | b << 18 has the four codes in the low bits of its bytes.
+STOKER_INLINE B64 pairs_of_bits(const uint8_t* p) {
+  const auto spread = [](const uint8_t* q) {
+    __m256i x = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(q)));
+    x = _mm256_or_si256(x, _mm256_slli_epi32(x, 12));
+    return _mm256_or_si256(x, _mm256_slli_epi32(x, 6));
+  };
+  return masked({spread(p), spread(p + 8)}, 3);
+}
+
+STOKER_INLINE B64 quarters(B16 a, B16 b, B16 c, B16 d) {
+  return {_mm256_set_m128i(bits<__m128i>(b), bits<__m128i>(a)),
+          _mm256_set_m128i(bits<__m128i>(d), bits<__m128i>(c))};
+}
+
+// Bytes of ones where the mask has a bit.
+STOKER_INLINE __m256i mask_bytes(uint32_t mask) {
+  const __m256i index = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
+  const __m256i bit = _mm256_set1_epi64x(static_cast<long long>(0x8040201008040201u));
+  const __m256i spread = _mm256_shuffle_epi8(_mm256_set1_epi32(static_cast<int>(mask)), index);
+  return _mm256_cmpeq_epi8(_mm256_and_si256(spread, bit), bit);
+}
+
+STOKER_INLINE B64 chosen(uint64_t mask, uint8_t value) {
+  return masked({mask_bytes(static_cast<uint32_t>(mask)), mask_bytes(static_cast<uint32_t>(mask >> 32))}, value);
+}
+
+STOKER_INLINE B64 looked_up(B64 x, const int8_t* table) {
+  const __m256i t = _mm256_broadcastsi128_si256(load128(table));
+  return {_mm256_shuffle_epi8(t, x.lo), _mm256_shuffle_epi8(t, x.hi)};
+}
+
+template <bool HIGH>
+STOKER_INLINE B64 looked_up(B64 x, const int8_t* table) {
+  if constexpr (HIGH) x = {_mm256_srli_epi16(x.lo, 4), _mm256_srli_epi16(x.hi, 4)};
+  return looked_up(masked(x, 0x0f), table);
+}
+
+STOKER_INLINE __m256i times32(__m256i x, __m256i f) {
+  const __m256i even = _mm256_set1_epi16(0xff);
+  const __m256i odd = _mm256_mullo_epi16(_mm256_srli_epi16(x, 8), _mm256_srli_epi16(f, 8));
+  return _mm256_or_si256(_mm256_and_si256(_mm256_mullo_epi16(x, f), even), _mm256_slli_epi16(odd, 8));
+}
+
+STOKER_INLINE B64 times(B64 x, const uint8_t* factors) {
+  return {times32(x.lo, load256(factors)), times32(x.hi, load256(factors + 32))};
+}
+
+STOKER_INLINE __m256i thirds32(__m256i x) {  // max(x, n) == x: x >= n; each comparison gives -1
+  const __m256i one = _mm256_set1_epi8(86), two = _mm256_set1_epi8(static_cast<char>(171));
+  return _mm256_sub_epi8(_mm256_setzero_si256(),
+                         _mm256_add_epi8(_mm256_cmpeq_epi8(_mm256_max_epu8(x, one), x),
+                                         _mm256_cmpeq_epi8(_mm256_max_epu8(x, two), x)));
+}
+STOKER_INLINE B64 thirds(B64 x) { return {thirds32(x.lo), thirds32(x.hi)}; }
 
 template <int BITS>
 STOKER_INLINE __m256i shifted32(__m256i x) {
@@ -185,7 +249,49 @@ STOKER_INLINE I8 reduce8(__m256i a, __m256i b, __m256i c, __m256i d, __m256i e, 
 }
 
 STOKER_INLINE I8 reduce(const Acc* a) { return reduce8(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7]); }
+template <bool WIDE>
+STOKER_INLINE __m256i dot_quad32(__m256i first, __m256i last, const int8_t* x, int64_t step) {
+  const __m256i a = load256(x + step), b = load256(x + 2 * step), start = load256(x);
+#if !STOKER_VNNI
+  if constexpr (!WIDE)  // four products of codes below 64 fit 16 bits
+    return dot2(start, _mm256_add_epi16(_mm256_maddubs_epi16(first, a), _mm256_maddubs_epi16(last, b)),
+                _mm256_set1_epi16(1));
+#endif
+  return dot4<WIDE>(dot4<WIDE>(start, first, a), last, b);
+}
+
+template <bool WIDE>
+STOKER_INLINE QuadAcc dot_quad(B64 first, B64 last, const int8_t* x, int64_t step) {
+  return {dot_quad32<WIDE>(first.lo, last.lo, x, step), dot_quad32<WIDE>(first.hi, last.hi, x + 32, step)};
+}
+
+// Lane l has scale 4 * HALF + l / 4: two scales of four lanes to a register.
+template <int HALF>
+STOKER_INLINE Acc dot_quad_scaled(Acc acc, B64 first, B64 last, const int8_t* x, I8 scales) {
+  constexpr int a = 4 * HALF, b = a + 1, c = a + 2, d = a + 3;
+  const __m256i s = bits<__m256i>(scales);
+  const QuadAcc p = dot_quad<true>(first, last, x, 64);
+  const __m256i lo = _mm256_permutevar8x32_epi32(s, _mm256_setr_epi32(a, a, a, a, b, b, b, b));
+  const __m256i hi = _mm256_permutevar8x32_epi32(s, _mm256_setr_epi32(c, c, c, c, d, d, d, d));
+  acc = _mm256_add_epi32(acc, _mm256_mullo_epi32(p.lo, lo));
+  return _mm256_add_epi32(acc, _mm256_mullo_epi32(p.hi, hi));
+}
+
+STOKER_INLINE I8 reduce_quads(QuadAcc a, QuadAcc b) {
+  const __m256i s = _mm256_hadd_epi32(_mm256_hadd_epi32(a.lo, a.hi), _mm256_hadd_epi32(b.lo, b.hi));
+  return bits<I8>(_mm256_permutevar8x32_epi32(s, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7)));
+}
 STOKER_INLINE I8 reduce_mins(const MinAcc* a) { return reduce(a); }
+STOKER_INLINE QuadAcc dot_runs(B64 codes, const int8_t* x) { return dot_pair<false>(codes, x); }
+
+STOKER_INLINE void reduce_runs(const QuadAcc* a, I8& even, I8& odd) {
+  const auto adjacent = [](B64 p, B64 q) {  // four even runs, four odd ones
+    return _mm256_hadd_epi32(_mm256_hadd_epi32(p.lo, p.hi), _mm256_hadd_epi32(q.lo, q.hi));
+  };
+  const __m256i x = adjacent(a[0], a[1]), y = adjacent(a[2], a[3]);
+  even = bits<I8>(_mm256_permute2x128_si256(x, y, 0x20));
+  odd = bits<I8>(_mm256_permute2x128_si256(x, y, 0x31));
+}
 STOKER_INLINE I8 reduce_pairs(const PairAcc* a) {
   return reduce8(a[0].lo, a[0].hi, a[1].lo, a[1].hi, a[2].lo, a[2].hi, a[3].lo, a[3].hi);
 }
@@ -210,14 +316,6 @@ STOKER_INLINE B64 words(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t
                              static_cast<long long>(p));
   };
   return {four(a, b, c, d), four(e, f, g, h)};
-}
-
-// Bytes of ones where the mask has a bit.
-STOKER_INLINE __m256i mask_bytes(uint32_t mask) {
-  const __m256i index = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
-  const __m256i bit = _mm256_set1_epi64x(static_cast<long long>(0x8040201008040201u));
-  const __m256i spread = _mm256_shuffle_epi8(_mm256_set1_epi32(static_cast<int>(mask)), index);
-  return _mm256_cmpeq_epi8(_mm256_and_si256(spread, bit), bit);
 }
 
 STOKER_INLINE __m256i negated(__m256i x, uint32_t mask) {

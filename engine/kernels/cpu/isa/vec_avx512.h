@@ -17,6 +17,7 @@ namespace STOKER_ISA {
 using B64 = __m512i;
 using Acc = __m512i;
 using PairAcc = __m512i;  // lanes 0-7: first block, 8-15: second
+using QuadAcc = __m512i;  // four lanes for each of four sums
 
 constexpr int WIDE_BIAS = STOKER_VNNI ? 128 : 0;
 
@@ -37,6 +38,55 @@ STOKER_INLINE B64 nibble_pair(const uint8_t* p, const uint8_t* q) {
   const __m256i a = _mm256_broadcastsi128_si256(load128(p)), b = _mm256_broadcastsi128_si256(load128(q));
   const __m512i counts = _mm512_set_epi64(4, 4, 0, 0, 4, 4, 0, 0);
   return masked(_mm512_srlv_epi64(_mm512_inserti64x4(_mm512_castsi256_si512(a), b, 1), counts), 0x0f);
+}
+
+STOKER_INLINE B64 nibbles_by_8(const uint8_t* p) {
+  const __m512i twice = _mm512_permutexvar_epi64(_mm512_set_epi64(3, 3, 2, 2, 1, 1, 0, 0), twice32(p));
+  return masked(_mm512_srlv_epi64(twice, _mm512_set_epi64(4, 0, 4, 0, 4, 0, 4, 0)), 0x0f);
+}
+
+// Byte b in 32 bits: b | b << 6 | b << 12 | b << 18 has the four codes in the low bits of its bytes.
+STOKER_INLINE B64 pairs_of_bits(const uint8_t* p) {
+  __m512i x = _mm512_cvtepu8_epi32(load128(p));
+  x = _mm512_or_si512(x, _mm512_slli_epi32(x, 12));
+  return masked(_mm512_or_si512(x, _mm512_slli_epi32(x, 6)), 3);
+}
+
+STOKER_INLINE B64 quarters(B16 a, B16 b, B16 c, B16 d) {  // masked broadcasts need no shuffle
+  __m512i x = _mm512_castsi128_si512(bits<__m128i>(a));
+  x = _mm512_mask_broadcast_i32x4(x, 0x00f0, bits<__m128i>(b));
+  x = _mm512_mask_broadcast_i32x4(x, 0x0f00, bits<__m128i>(c));
+  return _mm512_mask_broadcast_i32x4(x, 0xf000, bits<__m128i>(d));
+}
+
+STOKER_INLINE B64 chosen(uint64_t mask, uint8_t value) {
+  return _mm512_maskz_set1_epi8(mask, static_cast<char>(value));
+}
+
+STOKER_INLINE B64 looked_up(B64 x, const int8_t* table) {
+  return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(load128(table)), x);
+}
+
+template <bool HIGH>
+STOKER_INLINE B64 looked_up(B64 x, const int8_t* table) {
+  if constexpr (HIGH) x = _mm512_srli_epi16(x, 4);
+#ifdef __AVX512VBMI__  // uses six bits of each index: with the table four times over, two of them do not matter
+  return _mm512_permutexvar_epi8(x, _mm512_broadcast_i32x4(load128(table)));
+#else
+  return looked_up(masked(x, 0x0f), table);
+#endif
+}
+
+STOKER_INLINE B64 times(B64 x, const uint8_t* factors) {
+  const __m512i f = load64(factors);
+  const __m512i odd = _mm512_mullo_epi16(_mm512_srli_epi16(x, 8), _mm512_srli_epi16(f, 8));
+  return _mm512_mask_blend_epi8(0x5555555555555555u, _mm512_slli_epi16(odd, 8), _mm512_mullo_epi16(x, f));
+}
+
+STOKER_INLINE B64 thirds(B64 x) {
+  const __m512i ones = chosen(_mm512_cmpge_epu8_mask(x, _mm512_set1_epi8(86)), 1);
+  const __mmask64 two = _mm512_cmpge_epu8_mask(x, _mm512_set1_epi8(static_cast<char>(171)));
+  return _mm512_mask_add_epi8(ones, two, ones, ones);
 }
 
 template <int LO, int HI>
@@ -67,15 +117,28 @@ STOKER_INLINE __m512i spread_index() {
   return _mm512_load_si512(words);
 }
 
+// 16 sums: acc + pairs of 16-bit products, of int16 words.
+STOKER_INLINE __m512i dot2(__m512i acc, __m512i a, __m512i b) {
+#if STOKER_VNNI
+  return _mm512_dpwssd_epi32(acc, a, b);
+#else
+  return _mm512_add_epi32(acc, _mm512_madd_epi16(a, b));
+#endif
+}
+
+// x with the sign of w.
+STOKER_INLINE __m512i signed_by(__m512i x, __m512i w) {
+  return _mm512_mask_sub_epi8(x, _mm512_movepi8_mask(w), _mm512_setzero_si512(), x);
+}
+
 template <int PART>
 STOKER_INLINE Acc dot_scaled(Acc acc, B64 codes, __m512i a, S16 scales) {
   const __m512i s = _mm512_castsi256_si512(scales);
 #if STOKER_VNNI
   const __m512i p = _mm512_dpbusd_epi32(_mm512_setzero_si512(), codes, a);
-  return _mm512_dpwssd_epi32(acc, p, _mm512_maskz_permutexvar_epi16(0x55555555u, spread_index<PART>(), s));
+  return dot2(acc, p, _mm512_maskz_permutexvar_epi16(0x55555555u, spread_index<PART>(), s));
 #else
-  const __m512i p = _mm512_maddubs_epi16(codes, a);
-  return _mm512_add_epi32(acc, _mm512_madd_epi16(p, _mm512_permutexvar_epi16(spread_index<PART>(), s)));
+  return dot2(acc, _mm512_maddubs_epi16(codes, a), _mm512_permutexvar_epi16(spread_index<PART>(), s));
 #endif
 }
 
@@ -98,7 +161,7 @@ STOKER_INLINE __m512i top_flipped(__m512i x) {
 template <bool WIDE>
 STOKER_INLINE __m512i dot2_bytes(__m512i w, __m512i x) {
   if constexpr (WIDE) {
-    x = _mm512_mask_sub_epi8(x, _mm512_movepi8_mask(w), _mm512_setzero_si512(), x);
+    x = signed_by(x, w);
     w = _mm512_abs_epi8(w);
   }
   return _mm512_maddubs_epi16(w, x);
@@ -112,6 +175,29 @@ STOKER_INLINE __m512i dot4(__m512i acc, __m512i w, __m512i x) {
 #else
   return _mm512_add_epi32(acc, _mm512_madd_epi16(dot2_bytes<WIDE>(w, x), _mm512_set1_epi16(1)));
 #endif
+}
+
+template <bool WIDE>
+STOKER_INLINE QuadAcc dot_quad(B64 first, B64 last, const int8_t* x, int64_t step) {
+  const __m512i a = _mm512_loadu_si512(x + step), b = _mm512_loadu_si512(x + 2 * step);
+  const __m512i start = _mm512_loadu_si512(x);
+#if STOKER_VNNI
+  return _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(start, first, a), last, b);
+#else
+  if constexpr (WIDE) return dot4<WIDE>(dot4<WIDE>(start, first, a), last, b);
+  // Four products of codes below 64 fit 16 bits.
+  const __m512i p = _mm512_add_epi16(_mm512_maddubs_epi16(first, a), _mm512_maddubs_epi16(last, b));
+  return dot2(start, p, _mm512_set1_epi16(1));
+#endif
+}
+
+template <int HALF>
+STOKER_INLINE Acc dot_quad_scaled(Acc acc, B64 first, B64 last, const int8_t* x, I8 scales) {
+  constexpr int a = 4 * HALF, b = a + 1, c = a + 2, d = a + 3;
+  const __m512i index = _mm512_setr_epi32(a, a, a, a, b, b, b, b, c, c, c, c, d, d, d, d);
+  const __m512i p = dot_quad<true>(first, last, x, 64);
+  const __m512i s = _mm512_castsi256_si512(bits<__m256i>(scales));
+  return _mm512_add_epi32(acc, _mm512_mullo_epi32(p, _mm512_permutexvar_epi32(index, s)));
 }
 
 template <bool WIDE>
@@ -132,11 +218,7 @@ STOKER_INLINE I tile_add(I p, I w, I x) {
 }
 
 STOKER_INLINE I tile_dot2(I acc, I w, I x) {
-#if STOKER_VNNI
-  return bits<I>(_mm512_dpwssd_epi32(bits<__m512i>(acc), bits<__m512i>(w), bits<__m512i>(x)));
-#else
-  return acc + bits<I>(_mm512_madd_epi16(bits<__m512i>(w), bits<__m512i>(x)));
-#endif
+  return bits<I>(dot2(bits<__m512i>(acc), bits<__m512i>(w), bits<__m512i>(x)));
 }
 
 template <bool FITS16>
@@ -193,6 +275,23 @@ STOKER_INLINE __m512i join(__m256i a, __m256i b) {
 STOKER_INLINE I8 reduce_mins(const MinAcc* a) {
   return finish8(join(halves2(a[0], a[1]), halves2(a[2], a[3])),
                  join(halves2(a[4], a[5]), halves2(a[6], a[7])));
+}
+
+STOKER_INLINE I8 reduce_quads(QuadAcc a, QuadAcc b) { return finish8(a, b); }
+
+STOKER_INLINE QuadAcc dot_runs(B64 codes, const int8_t* x) { return dot_pair<false>(codes, x); }
+
+STOKER_INLINE void reduce_runs(const QuadAcc* a, I8& even, I8& odd) {
+  const auto pairs = [](__m512i x, __m512i y) {  // in each quarter two sums of x and two of y
+    return _mm512_add_epi32(_mm512_unpacklo_epi32(x, y), _mm512_unpackhi_epi32(x, y));
+  };
+  const __m512i x = pairs(a[0], a[1]), y = pairs(a[2], a[3]);
+  const __m512i s = _mm512_add_epi32(_mm512_unpacklo_epi64(x, y), _mm512_unpackhi_epi64(x, y));
+  // Lane 4 * q + j is now quarter q of register j, which is run 4 * j + q.
+  const __m512i order = _mm512_set_epi32(15, 7, 14, 6, 13, 5, 12, 4, 11, 3, 10, 2, 9, 1, 8, 0);
+  const __m512i r = _mm512_permutexvar_epi32(order, s);
+  even = bits<I8>(_mm512_castsi512_si256(r));
+  odd = bits<I8>(_mm512_extracti64x4_epi64(r, 1));
 }
 
 STOKER_INLINE I8 reduce_pairs(const PairAcc* a) {

@@ -36,6 +36,8 @@ typedef int32_t I8 __attribute__((vector_size(32)));
 typedef int16_t H8 __attribute__((vector_size(16)));
 typedef float F4 __attribute__((vector_size(16)));
 typedef uint64_t Octs8 __attribute__((vector_size(64)));
+typedef uint8_t B16 __attribute__((vector_size(16)));
+typedef uint64_t Q2 __attribute__((vector_size(16)));
 
 constexpr int W = STOKER_LANES;
 constexpr int PER32 = FLOAT_LANES / W;  // vectors that hold the 32 partial sums of a float row
@@ -67,6 +69,21 @@ STOKER_INLINE I splat_int(int32_t x) { return x - I{}; }
 STOKER_INLINE F to_float(I v) { return __builtin_convertvector(v, F); }
 STOKER_INLINE F8 to_float8(I8 v) { return __builtin_convertvector(v, F8); }
 STOKER_INLINE F round_even(F v) { return (v + splat(ROUND_MAGIC)) - splat(ROUND_MAGIC); }
+
+#ifndef __AVX512VBMI__  // vec_x86.h has a faster one
+// Eight bytes, STRIDE apart.
+template <int STRIDE>
+STOKER_INLINE I8 bytes8(const uint8_t* p) {
+  return I8{p[0],          p[STRIDE],     p[2 * STRIDE], p[3 * STRIDE],
+            p[4 * STRIDE], p[5 * STRIDE], p[6 * STRIDE], p[7 * STRIDE]};
+}
+#endif
+
+// Each byte twice.
+STOKER_INLINE B16 twice_each(uint64_t bytes) {
+  const B16 b = bits<B16>(Q2{bytes, 0});
+  return __builtin_shufflevector(b, b, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
+}
 
 // binary16 bits of one value; subnormals and infinities included.
 STOKER_INLINE float half_to_float(uint16_t h) {

@@ -23,6 +23,9 @@ using MinAcc = int32x4_t;
 struct PairAcc {
   int32x4_t a, b;
 };
+struct QuadAcc {
+  int32x4_t v[4];
+};
 
 constexpr int WIDE_BIAS = 0;
 
@@ -41,6 +44,61 @@ STOKER_INLINE B64 nibble_pair(const uint8_t* p, const uint8_t* q) {
   return {{vandq_u8(a, low), vshrq_n_u8(a, 4), vandq_u8(b, low), vshrq_n_u8(b, 4)}};
 }
 
+STOKER_INLINE B64 nibbles_by_8(const uint8_t* p) {
+  const auto split = [](uint8x16_t x, uint8x16_t* out) {
+    const uint64x2_t low = vreinterpretq_u64_u8(vandq_u8(x, vdupq_n_u8(15))),
+                     high = vreinterpretq_u64_u8(vshrq_n_u8(x, 4));
+    out[0] = vreinterpretq_u8_u64(vzip1q_u64(low, high));
+    out[1] = vreinterpretq_u8_u64(vzip2q_u64(low, high));
+  };
+  B64 r;
+  split(vld1q_u8(p), r.v);
+  split(vld1q_u8(p + 16), r.v + 2);
+  return r;
+}
+
+STOKER_INLINE B64 pairs_of_bits(const uint8_t* p) {
+  const uint8x16_t x = vld1q_u8(p), m = vdupq_n_u8(3);
+  const uint8x16x2_t even = vzipq_u8(vandq_u8(x, m), vandq_u8(vshrq_n_u8(x, 4), m)),
+                     odd = vzipq_u8(vandq_u8(vshrq_n_u8(x, 2), m), vshrq_n_u8(x, 6));
+  return {{vzip1q_u8(even.val[0], odd.val[0]), vzip2q_u8(even.val[0], odd.val[0]),
+           vzip1q_u8(even.val[1], odd.val[1]), vzip2q_u8(even.val[1], odd.val[1])}};
+}
+
+STOKER_INLINE B64 quarters(B16 a, B16 b, B16 c, B16 d) {
+  return {{bits<uint8x16_t>(a), bits<uint8x16_t>(b), bits<uint8x16_t>(c), bits<uint8x16_t>(d)}};
+}
+
+STOKER_INLINE B64 looked_up(B64 x, const int8_t* table) {
+  const uint8x16_t t = load<uint8x16_t>(table);
+  for (uint8x16_t& v : x.v) v = vqtbl1q_u8(t, v);
+  return x;
+}
+
+template <bool HIGH>
+STOKER_INLINE B64 looked_up(B64 x, const int8_t* table) {
+  for (uint8x16_t& v : x.v) v = HIGH ? vshrq_n_u8(v, 4) : vandq_u8(v, vdupq_n_u8(15));
+  return looked_up(x, table);
+}
+
+STOKER_INLINE B64 times(B64 x, const uint8_t* factors) {
+  const B64 f = load64(factors);
+  for (int i = 0; i < 4; ++i) x.v[i] = vmulq_u8(x.v[i], f.v[i]);
+  return x;
+}
+
+STOKER_INLINE B64 thirds(B64 x) {  // a comparison gives -1
+  for (uint8x16_t& v : x.v)
+    v = vsubq_u8(vsubq_u8(vdupq_n_u8(0), vcgeq_u8(v, vdupq_n_u8(86))), vcgeq_u8(v, vdupq_n_u8(171)));
+  return x;
+}
+
+// Bytes of ones where one of 16 bits is set.
+STOKER_INLINE uint8x16_t mask_bytes(uint64_t mask) {
+  const uint8x16_t bit = vreinterpretq_u8_u64(vdupq_n_u64(0x8040201008040201u));
+  return vtstq_u8(vcombine_u8(vdup_n_u8(mask & 255), vdup_n_u8(mask >> 8 & 255)), bit);
+}
+
 template <int LO, int HI>
 STOKER_INLINE B64 shifted(B64 x) {
   const int8x16_t lo = vdupq_n_s8(LO), hi = vdupq_n_s8(HI);
@@ -57,15 +115,15 @@ STOKER_INLINE B64 either(B64 x, B64 y) {
            vorrq_u8(x.v[3], y.v[3])}};
 }
 
-STOKER_INLINE S16 scales_of_32(uint64_t bytes) {
-  const int16x8_t s = vreinterpretq_s16_u16(vmovl_u8(vcreate_u8(bytes)));
-  return {{vzip1q_s16(s, s), vzip2q_s16(s, s)}};
+STOKER_INLINE B64 chosen(uint64_t mask, uint8_t value) {
+  return masked({{mask_bytes(mask), mask_bytes(mask >> 16), mask_bytes(mask >> 32), mask_bytes(mask >> 48)}}, value);
 }
 
-STOKER_INLINE S16 scales_of_16(const uint8_t* p) {
-  const int8x16_t s = vreinterpretq_s8_u8(vld1q_u8(p));
+STOKER_INLINE S16 scales_of_16(B16 bytes) {
+  const auto s = bits<int8x16_t>(bytes);
   return {{vmovl_s8(vget_low_s8(s)), vmovl_high_s8(s)}};
 }
+STOKER_INLINE S16 scales_of_32(uint64_t bytes) { return scales_of_16(twice_each(bytes)); }
 
 STOKER_INLINE void store_scales(int16_t* p, S16 s) { store(p, s); }
 
@@ -126,6 +184,29 @@ STOKER_INLINE PairAcc dot_pair(B64 codes, const int8_t* x) {
           dot4(dot4(zero, codes.v[2], vld1q_s8(x + 32)), codes.v[3], vld1q_s8(x + 48))};
 }
 
+STOKER_INLINE QuadAcc dot_runs(B64 codes, const int8_t* x) {
+  QuadAcc r;
+  for (int i = 0; i < 4; ++i) r.v[i] = dot4(vdupq_n_s32(0), codes.v[i], vld1q_s8(x + 16 * i));
+  return r;
+}
+
+template <bool WIDE>
+STOKER_INLINE QuadAcc dot_quad(B64 first, B64 last, const int8_t* x, int64_t step) {
+  QuadAcc r;
+  for (int i = 0; i < 4; ++i) {
+    const int32x4_t s = dot4(load<int32x4_t>(x + 16 * i), first.v[i], vld1q_s8(x + step + 16 * i));
+    r.v[i] = dot4(s, last.v[i], vld1q_s8(x + 2 * step + 16 * i));
+  }
+  return r;
+}
+
+template <int HALF>
+STOKER_INLINE Acc dot_quad_scaled(Acc acc, B64 first, B64 last, const int8_t* x, I8 scales) {
+  const QuadAcc p = dot_quad<true>(first, last, x, 64);
+  for (int i = 0; i < 4; ++i) acc = vmlaq_n_s32(acc, p.v[i], scales[4 * HALF + i]);
+  return acc;
+}
+
 constexpr bool SUMS32 = true, SCALES16 = false;
 
 template <bool WIDE>
@@ -173,6 +254,14 @@ STOKER_INLINE I8 reduce_pairs(const PairAcc* a) {
   return join(reduce4(a[0].a, a[0].b, a[1].a, a[1].b), reduce4(a[2].a, a[2].b, a[3].a, a[3].b));
 }
 
+STOKER_INLINE I8 reduce_quads(QuadAcc a, QuadAcc b) {
+  return join(reduce4(a.v[0], a.v[1], a.v[2], a.v[3]), reduce4(b.v[0], b.v[1], b.v[2], b.v[3]));
+}
+STOKER_INLINE void reduce_runs(const QuadAcc* a, I8& even, I8& odd) {
+  even = join(reduce4(a[0].v[0], a[0].v[2], a[1].v[0], a[1].v[2]), reduce4(a[2].v[0], a[2].v[2], a[3].v[0], a[3].v[2]));
+  odd = join(reduce4(a[0].v[1], a[0].v[3], a[1].v[1], a[1].v[3]), reduce4(a[2].v[1], a[2].v[3], a[3].v[1], a[3].v[3]));
+}
+
 STOKER_INLINE F load_halves(const uint16_t* p) {
   return bits<F>(vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p))));
 }
@@ -186,12 +275,17 @@ STOKER_INLINE I load_codes(const uint8_t* p) {
   return bits<I>(vmovl_s16(vget_low_s16(vmovl_s8(codes))));
 }
 
+STOKER_INLINE F8 to_floats(H8 halves) {
+  const auto h = bits<float16x8_t>(halves);
+  const float32x4_t r[2] = {vcvt_f32_f16(vget_low_f16(h)), vcvt_high_f32_f16(h)};
+  return load<F8>(r);
+}
+
 template <int STRIDE>
 STOKER_INLINE F8 halves8(const uint8_t* p) {
-  uint16_t h[8];
-  for (int i = 0; i < 8; ++i) h[i] = load<uint16_t>(p + i * STRIDE);
-  const F r[2] = {load_halves(h), load_halves(h + 4)};
-  return load<F8>(r);
+  H8 h;
+  for (int i = 0; i < 8; ++i) h[i] = load<int16_t>(p + i * STRIDE);
+  return to_floats(h);
 }
 
 // Codebooks and signs.
@@ -204,10 +298,9 @@ STOKER_INLINE B64 words(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t
 
 // The codes with their signs, as signed bytes.
 STOKER_INLINE B64 with_signs(B64 codes, uint64_t signs) {
-  const uint8x16_t bit = vreinterpretq_u8_u64(vdupq_n_u64(0x8040201008040201u));
   STOKER_UNROLL
   for (int i = 0; i < 4; ++i, signs >>= 16) {
-    const uint8x16_t m = vtstq_u8(vcombine_u8(vdup_n_u8(signs & 255), vdup_n_u8(signs >> 8 & 255)), bit);
+    const uint8x16_t m = mask_bytes(signs);
     codes.v[i] = vsubq_u8(veorq_u8(codes.v[i], m), m);
   }
   return codes;

@@ -22,6 +22,7 @@ STOKER_INLINE Act arranged(const Act& a, int64_t blocks, uint8_t* scratch) {
     return a;
   } else {
     static_assert(SCRATCH_BYTES / 2 >= (MAX_COLS / Fmt::BLOCK + BLOCK_LANES) * Fmt::X_BYTES);
+    static_assert(SCRATCH_BYTES / 2 >= 3 * X_STEP);
     int8_t* codes = reinterpret_cast<int8_t*>(scratch + SCRATCH_BYTES / 2);
     const int64_t count = blocks % BLOCK_LANES == 0 ? blocks : blocks + BLOCK_LANES - 1;
     for (int64_t b = 0; b < count; ++b)
@@ -62,6 +63,13 @@ STOKER_INLINE void prefetch_octet(const uint8_t* w) {
     __builtin_prefetch(reinterpret_cast<const void*>(ahead + i));
 }
 
+template <class Fmt>
+STOKER_INLINE QuadAcc quad_sum(const uint8_t* b, const int8_t* x) {
+  const auto nibbles = [b](int j) { return load<B16>(b + j * Fmt::BYTES + Fmt::NIBBLES_AT); };
+  const B64 q = quarters(nibbles(0), nibbles(1), nibbles(2), nibbles(3));
+  return dot_quad<Fmt::WIDE>(Fmt::template quad<false>(q, b), Fmt::template quad<true>(q, b), x, X_STEP);
+}
+
 // The terms of 8 consecutive blocks at w.
 template <class Fmt>
 STOKER_INLINE F8 octet(const uint8_t* w, const Act& a) {
@@ -83,6 +91,26 @@ STOKER_INLINE F8 octet(const uint8_t* w, const Act& a) {
       for (int j = 0; j < 8; ++j) mins[j] = min_sum(Fmt::mins(w + j * Fmt::BYTES), a.sums16 + 16 * j);
       return t - (Fmt::dmin8(w) * dx) * to_float8(reduce_mins(mins));
     }
+  } else if constexpr (Fmt::NIBBLES_AT >= 0) {
+    const I8 isum = reduce_quads(quad_sum<Fmt>(w, a.codes), quad_sum<Fmt>(w + 4 * Fmt::BYTES, a.codes + 64));
+    const F8 t = (d * dx) * to_float8(isum);
+    if constexpr (Fmt::MINS)
+      return t - (Fmt::dmin8(w) * dx) * to_float8(__builtin_convertvector(load<H8>(a.sums32), I8));
+    else
+      return t;
+  } else if constexpr (Fmt::HALVES) {
+    QuadAcc sums[4];
+    STOKER_UNROLL
+    for (int j = 0; j < 4; ++j) {
+      const uint8_t* b = w + j * Fmt::BYTES;
+      sums[j] = dot_runs(Fmt::pair(b, b), a.codes + 64 * j);
+    }
+    I8 first, last;
+    reduce_runs(sums, first, last);
+    const I8 both = load<I8>(a.sums16);  // the sums of both halves of a block, 16 bits each
+    first -= ((both << 16) >> 16) * Fmt::OFFSET;
+    last -= (both >> 16) * Fmt::OFFSET;
+    return (d * dx) * to_float8(first) + (Fmt::e8(w) * dx) * to_float8(last);
   } else {
     PairAcc sums[4];
     STOKER_UNROLL
@@ -91,15 +119,10 @@ STOKER_INLINE F8 octet(const uint8_t* w, const Act& a) {
       const uint8_t* c = Fmt::STORED == 64 ? b : b + Fmt::BYTES;
       sums[j] = dot_pair<Fmt::WIDE>(Fmt::pair(b, c), a.codes + 64 * j);
     }
-    const I8 xsum = __builtin_convertvector(load<H8>(a.sums32), I8);
     constexpr int offset = Fmt::WIDE ? WIDE_BIAS : Fmt::OFFSET;
     I8 isum = reduce_pairs(sums);
-    if constexpr (offset != 0) isum -= xsum * offset;
-    const F8 t = (d * dx) * to_float8(isum);
-    if constexpr (Fmt::MINS)
-      return t - (Fmt::dmin8(w) * dx) * to_float8(xsum);
-    else
-      return t;
+    if constexpr (offset != 0) isum -= __builtin_convertvector(load<H8>(a.sums32), I8) * offset;
+    return (d * dx) * to_float8(isum);
   }
 }
 
