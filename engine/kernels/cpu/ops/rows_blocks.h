@@ -52,15 +52,15 @@ STOKER_INLINE Acc block_sum(const uint8_t* b, const int8_t* x, const int16_t* su
   return s;
 }
 
-// Ask for the octet some 4 KiB ahead. The processor's own prefetch stops at page ends, which come every
-// few rows; past the end of a matrix there usually is the next one to come.
-template <class Fmt>
-STOKER_INLINE void prefetch_octet(const uint8_t* w) {
-  const uintptr_t ahead = reinterpret_cast<uintptr_t>(w) + 4096;  // may lie outside the array: only a hint
-  constexpr int bytes = bytes_of<Fmt>(BLOCK_LANES);
+// Ask for what lies some 3 KiB beyond BYTES bytes at w. The processor's own prefetch stops at page ends, which
+// come every few rows; past the end of a matrix there usually is the next one to come. Into the second-level
+// cache, and a few lines between much arithmetic: twenty requests at once wait for one another, and cost a third
+// of the speed.
+template <int BYTES>
+STOKER_INLINE void prefetch(const uint8_t* w) {
+  const uintptr_t ahead = reinterpret_cast<uintptr_t>(w) + 3072;  // may lie outside the array: only a hint
   STOKER_UNROLL
-  for (int i = 0; i < bytes; i += 64)
-    __builtin_prefetch(reinterpret_cast<const void*>(ahead + i));
+  for (int i = 0; i < BYTES; i += 64) __builtin_prefetch(reinterpret_cast<const void*>(ahead + i), 0, 2);
 }
 
 template <class Fmt>
@@ -77,11 +77,13 @@ STOKER_INLINE F8 octet(const uint8_t* w, const Act& a) {
   if constexpr (Fmt::BLOCK == 256) {
     Acc sums[8];
     STOKER_UNROLL
-    for (int j = 0; j < 8; ++j)
+    for (int j = 0; j < 8; ++j) {
+      prefetch<Fmt::BYTES>(w + j * Fmt::BYTES);
       if constexpr (Fmt::X_BYTES == Fmt::BLOCK)
         sums[j] = block_sum<Fmt>(w + j * Fmt::BYTES, a.codes + 256 * j, a.sums16 + 16 * j);
       else if (j % 2 == 0)
         Fmt::pair_sums(w + j * Fmt::BYTES, a.codes + j * Fmt::X_BYTES, sums + j);
+    }
     const F8 t = (d * dx) * to_float8(reduce(sums));
     if constexpr (!Fmt::MINS) {
       return t;
@@ -92,6 +94,7 @@ STOKER_INLINE F8 octet(const uint8_t* w, const Act& a) {
       return t - (Fmt::dmin8(w) * dx) * to_float8(reduce_mins(mins));
     }
   } else if constexpr (Fmt::NIBBLES_AT >= 0) {
+    prefetch<8 * Fmt::BYTES>(w);
     const I8 isum = reduce_quads(quad_sum<Fmt>(w, a.codes), quad_sum<Fmt>(w + 4 * Fmt::BYTES, a.codes + 64));
     const F8 t = (d * dx) * to_float8(isum);
     if constexpr (Fmt::MINS)
@@ -103,6 +106,7 @@ STOKER_INLINE F8 octet(const uint8_t* w, const Act& a) {
     STOKER_UNROLL
     for (int j = 0; j < 4; ++j) {
       const uint8_t* b = w + j * Fmt::BYTES;
+      prefetch<Fmt::BYTES>(b);
       sums[j] = dot_runs(Fmt::pair(b, b), a.codes + 64 * j);
     }
     I8 first, last;
@@ -116,6 +120,7 @@ STOKER_INLINE F8 octet(const uint8_t* w, const Act& a) {
     STOKER_UNROLL
     for (int j = 0; j < 4; ++j) {
       const uint8_t* b = w + bytes_of<Fmt>(2 * j);
+      prefetch<bytes_of<Fmt>(2)>(b);
       const uint8_t* c = Fmt::STORED == 64 ? b : b + Fmt::BYTES;
       sums[j] = dot_pair<Fmt::WIDE>(Fmt::pair(b, c), a.codes + 64 * j);
     }
@@ -136,7 +141,6 @@ STOKER_INLINE void one_token(const RowsJob& job, int64_t token) {
     for (int64_t r = job.row0; r < job.row1; ++r) {
       F8 s = {};
       for (int64_t b = 0; b < blocks; b += BLOCK_LANES, w += bytes_of<Fmt>(BLOCK_LANES)) {
-        prefetch_octet<Fmt>(w);
         s = s + octet<Fmt>(w, act_from<Fmt>(a, b));
       }
       out[r] = tree8(s);
@@ -151,7 +155,6 @@ STOKER_INLINE void one_token(const RowsJob& job, int64_t token) {
     const int64_t total = rows * blocks;
     int64_t f = 0, phase = 0;
     for (; f + BLOCK_LANES <= total; f += BLOCK_LANES, w += bytes_of<Fmt>(BLOCK_LANES)) {
-      prefetch_octet<Fmt>(w);
       store(terms + f, octet<Fmt>(w, act_from<Fmt>(a, phase)));
       phase += turn;
       if (phase >= blocks) phase -= blocks;
