@@ -17,7 +17,8 @@ import pytest
 SOURCE = Path(__file__).parent / "native"
 ENV = os.environ | {  # cmake and ninja lie beside the interpreter
     "PATH": os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", ""))),
-    "ASAN_OPTIONS": "detect_stack_use_after_return=1",
+    # GCC aligns that option's stack for 32 bytes, not for vectors of 64 (its bug 110027).
+    "ASAN_OPTIONS": "detect_stack_use_after_return=0",
     "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
     "TSAN_OPTIONS": "halt_on_error=1",
 }

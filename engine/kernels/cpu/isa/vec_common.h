@@ -28,6 +28,7 @@ using namespace stoker;
 
 typedef float F __attribute__((vector_size(4 * STOKER_LANES)));
 typedef int32_t I __attribute__((vector_size(4 * STOKER_LANES)));
+typedef uint32_t U __attribute__((vector_size(4 * STOKER_LANES)));
 typedef int16_t H __attribute__((vector_size(2 * STOKER_LANES)));
 typedef uint16_t U16 __attribute__((vector_size(2 * STOKER_LANES)));
 typedef int8_t S8 __attribute__((vector_size(STOKER_LANES)));

@@ -13,8 +13,9 @@ STOKER_INLINE F exp_of(F x) {
   F g = splat(EXP_POLY[0]);
   for (int i = 1; i < 6; ++i) g = g * r + splat(EXP_POLY[i]);
   const F y = ((r * r) * g + r) + splat(1.0f);
-  // The integer n sits in the low bits of t; 2^n is built in the exponent field.
-  const I power = (bits<I>(t) - splat_int(bits<int32_t>(ROUND_MAGIC)) + splat_int(127)) << 23;
+  // The integer n sits in the low bits of t, those of the added constant are 0; 2^n is built in the
+  // exponent field. Unsigned: for NaN anything may come out, but defined.
+  const U power = (bits<U>(t) + 127u) << 23;
   const F e = y * bits<F>(power);
   return v < splat(EXP_LOWEST) ? splat(0.0f) : e;
 }
