@@ -52,10 +52,10 @@ STOKER_INLINE Acc block_sum(const uint8_t* b, const int8_t* x, const int16_t* su
   return s;
 }
 
-// Ask for what lies some 3 KiB beyond BYTES bytes at w. The processor's own prefetch stops at page ends, which
-// come every few rows; past the end of a matrix there usually is the next one to come. Into the second-level
-// cache, and a few lines between much arithmetic: twenty requests at once wait for one another, and cost a third
-// of the speed.
+// Ask for what lies some 3 KiB beyond BYTES bytes at w. The processor's own prefetch stops at page ends,
+// which come every few rows; past the end of a matrix there usually is the next one to come. Into the
+// second-level cache, and a few lines between much arithmetic: twenty requests at once wait for one
+// another, and cost a third of the speed.
 template <int BYTES>
 STOKER_INLINE void prefetch(const uint8_t* w) {
   const uintptr_t ahead = reinterpret_cast<uintptr_t>(w) + 3072;  // may lie outside the array: only a hint
@@ -140,9 +140,8 @@ STOKER_INLINE void one_token(const RowsJob& job, int64_t token) {
   if (blocks % BLOCK_LANES == 0) {
     for (int64_t r = job.row0; r < job.row1; ++r) {
       F8 s = {};
-      for (int64_t b = 0; b < blocks; b += BLOCK_LANES, w += bytes_of<Fmt>(BLOCK_LANES)) {
+      for (int64_t b = 0; b < blocks; b += BLOCK_LANES, w += bytes_of<Fmt>(BLOCK_LANES))
         s = s + octet<Fmt>(w, act_from<Fmt>(a, b));
-      }
       out[r] = tree8(s);
     }
     return;
