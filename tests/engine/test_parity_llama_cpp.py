@@ -24,13 +24,13 @@ PROMPT = 30
 LETTER = 65  # a token with text: the byte letters come first in the vocabulary
 
 
-def _log_softmax(logits: npt.NDArray[np.float32]) -> Doubles:
+def log_softmax(logits: npt.NDArray[np.float32]) -> Doubles:
     x = logits.astype(np.float64) - logits.max()
     out: Doubles = x - np.log(np.exp(x).sum())
     return out
 
 
-def _divergence(found: Doubles, expected: Doubles) -> float:
+def divergence(found: Doubles, expected: Doubles) -> float:
     """KL(expected || found) in nats."""
     return float((np.exp(expected) * (expected - found)).sum())
 
@@ -51,13 +51,13 @@ def test_same_probabilities(tmp_path: Path, mix: str, geometry: Geometry, most: 
         theirs = witness.log_probabilities(tokens.tolist(), geometry.vocab, LETTER)
         logits = np.empty((1, geometry.vocab), np.float32)
         engine.session.model.forward(tokens, 0, logits)
-        ours = _log_softmax(logits[0])
-        exact = _log_softmax(tiny.logits(tokens.tolist())[-1])
+        ours = log_softmax(logits[0])
+        exact = log_softmax(tiny.logits(tokens.tolist())[-1])
         print(
-            f"\n{mix}: KL from llama.cpp {_divergence(ours, theirs):.1e}, from the reference: "
-            f"ours {_divergence(ours, exact):.1e}, llama.cpp {_divergence(theirs, exact):.1e}"
+            f"\n{mix}: KL from llama.cpp {divergence(ours, theirs):.1e}, from the reference: "
+            f"ours {divergence(ours, exact):.1e}, llama.cpp {divergence(theirs, exact):.1e}"
         )
         assert np.isfinite(theirs).all()
-        assert abs(_divergence(ours, theirs)) < most
-        assert abs(_divergence(theirs, exact)) < most  # the builder's two sides agree
+        assert abs(divergence(ours, theirs)) < most
+        assert abs(divergence(theirs, exact)) < most  # the builder's two sides agree
     engine.close()

@@ -124,8 +124,8 @@ def test_attention(
             p = np.exp(s - s.max())
             truth = p @ values[: start + i + 1, h // group] / p.sum()
             got = want[i, h * head_dim : (h + 1) * head_dim]
-            # Rounded sums of a score are off by some 2^-20 of it; the scale of a query is not rounded
-            # to binary16 as here: 2^-11 of a score.
+            # Rounded sums of a score are off by some 2^-20 of it; the scale of a query is not
+            # rounded to binary16 as here: 2^-11 of a score.
             bound = (2.0**-19 if kind == "f16" else 2.0**-11) * (1 + np.abs(s).max())
             error = bound * np.abs(values[: start + i + 1, h // group]).max()
             np.testing.assert_allclose(got, truth, rtol=1e-4, atol=error)
