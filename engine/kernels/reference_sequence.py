@@ -221,4 +221,5 @@ def delta_net(
 
 def _unit(x: Floats, eps: float) -> Floats:
     r = _F(1) / np.sqrt(sum_in_lanes(x * x, 32) + _F(eps))
-    return x * r[..., None]
+    out: Floats = x * r[..., None]
+    return out
