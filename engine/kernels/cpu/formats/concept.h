@@ -18,6 +18,7 @@
 //   B64 codes<PART>(b)       64 of the codes, in natural order
 //   uint64_t signs<PART>(b)  with SIGNED: bit i negates code i
 //   S16 scales(b), mins(b)   one sub-scale and one sub-minimum per 16 codes
+//   B16 scales_and_mins(b)   instead, for decoding: eight sub-scales and eight sub-minima of 32 codes each
 //   GROUP, MIN_GROUP         codes that share a sub-scale, and a sub-minimum: 16 or 32
 // A format whose X_BYTES differs from BLOCK takes activations in an order of its own when decoding:
 //   arrange(x, sums16, out)  brings a block of activations into X_BYTES bytes

@@ -1,7 +1,7 @@
-// Four-bit floats (E2M1), as codes of twice their value. MXFP4: 32 values in 17 bytes: an exponent e at 0, 16
-// bytes of nibbles at 1 as in Q4_0. x = 2^(e - 128) * K[q]. NVFP4: 64 values in 36 bytes: four E4M3 scales
-// (sign bit ignored, 0x7f means 0) at 0, each for 16 values; these are low and high nibbles of 8 bytes, from 4 on.
-// x = scale / 2 * K[q]. The table holds K + 12, so that codes are not negative.
+// Four-bit floats (E2M1), as codes of twice their value. MXFP4: 32 values in 17 bytes: an exponent e at 0,
+// 16 bytes of nibbles at 1 as in Q4_0. x = 2^(e - 128) * K[q]. NVFP4: 64 values in 36 bytes: four E4M3
+// scales (sign bit ignored, 0x7f means 0) at 0, each for 16 values; these are low and high nibbles of 8
+// bytes, from 4 on. x = scale / 2 * K[q]. The table holds K + 12, so that codes are not negative.
 #pragma once
 
 namespace STOKER_ISA {

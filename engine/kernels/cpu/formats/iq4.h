@@ -1,6 +1,6 @@
-// IQ4_NL: 32 values in 18 bytes as Q4_0; a code picks one of 16 values. x = d * T[q]. IQ4_XS: 256 values in 136
-// bytes: d (binary16) at 0, the upper bits of eight 6-bit scales at 2 (two bytes), their low nibbles at 4 (four
-// bytes), eight times 16 bytes of nibbles at 8. x = d * (sc - 32) * T[q].
+// IQ4_NL: 32 values in 18 bytes as Q4_0; a code picks one of 16 values. x = d * T[q]. IQ4_XS: 256 values
+// in 136 bytes: d (binary16) at 0, the upper bits of eight 6-bit scales at 2 (two bytes), their low
+// nibbles at 4 (four bytes), eight times 16 bytes of nibbles at 8. x = d * (sc - 32) * T[q].
 #pragma once
 
 namespace STOKER_ISA {

@@ -27,4 +27,13 @@ STOKER_INLINE uint64_t k_mins(const uint8_t* s) {
   return k_low(b) | static_cast<uint64_t>(k_high(b, c >> 4)) << 32;
 }
 
+// Scales and then minima of the block at b, whose first four bytes are something else.
+STOKER_INLINE B16 k_scales_and_mins(const uint8_t* b) {
+  const U4 v = load<U4>(b);
+  const U4 x = __builtin_shufflevector(v, v, 1, 3, 2, 3) >> U4{0, 0, 0, 4};
+  const U4 top = __builtin_shufflevector(v, v, 1, 1, 2, 2) >> 2;
+  const U4 low = {0x3f3f3f3f, 0x0f0f0f0f, 0x3f3f3f3f, 0x0f0f0f0f}, high = {0, 0x30303030, 0, 0x30303030};
+  return bits<B16>((x & low) | (top & high));
+}
+
 }  // namespace STOKER_ISA

@@ -1,7 +1,7 @@
-// Q2_K: 256 values in 84 bytes: sixteen bytes at 0 (low nibble: scale, high nibble: minimum), codes at 16, d at
-// 80, dmin at 82 (binary16). In each half of 128 values, the four runs of 32 are bits 0-1, 2-3, 4-5, 6-7 of 32
-// bytes. x = d * sc * q - dmin * mn. TQ2_0: 256 values in 66 bytes: the same codes at 0, d at 64.
-// x = d * (q - 1).
+// Q2_K: 256 values in 84 bytes: sixteen bytes at 0 (low nibble: scale, high nibble: minimum), codes at 16,
+// d at 80, dmin at 82 (binary16). In each half of 128 values, the four runs of 32 are bits 0-1, 2-3, 4-5,
+// 6-7 of 32 bytes. x = d * sc * q - dmin * mn. TQ2_0: 256 values in 66 bytes: the same codes at 0, d at
+// 64. x = d * (q - 1).
 #pragma once
 
 namespace STOKER_ISA {

@@ -14,6 +14,7 @@ struct Q4_K : Block256<144, 0, 2> {
   STOKER_INLINE auto codes(P b) {
     return masked(shifted<0, -4>(twice32(b + 16 + 32 * PART)), 0x0f);
   }
+  STOKER_INLINE B16 scales_and_mins(const uint8_t* b) { return k_scales_and_mins(b); }
   template <class P>
   STOKER_INLINE auto scales(P b) { return scales_of_32(k_scales(b + 4)); }
   template <class P>

@@ -1,6 +1,6 @@
-// Q5_0: 32 values in 22 bytes: d (binary16) at 0, 32 bits at 2 that are the fifth bits of codes 0..31, nibbles
-// at 6 as in Q4_0. x = d * (q - 16). Q5_1: 32 values in 24 bytes: d at 0, m at 2, fifth bits at 4, nibbles at
-// 8. x = d * q + m.
+// Q5_0: 32 values in 22 bytes: d (binary16) at 0, 32 bits at 2 that are the fifth bits of codes 0..31,
+// nibbles at 6 as in Q4_0. x = d * (q - 16). Q5_1: 32 values in 24 bytes: d at 0, m at 2, fifth bits at 4,
+// nibbles at 8. x = d * q + m.
 #pragma once
 
 namespace STOKER_ISA {

@@ -15,6 +15,7 @@ struct Q5_K : Block256<176, 0, 2> {
     const auto high = masked(shifted<4 - 2 * PART, 3 - 2 * PART>(twice32(b + 16)), 0x10);
     return either(low, high);
   }
+  STOKER_INLINE B16 scales_and_mins(const uint8_t* b) { return k_scales_and_mins(b); }
   template <class P>
   STOKER_INLINE auto scales(P b) { return scales_of_32(k_scales(b + 4)); }
   template <class P>

@@ -81,7 +81,8 @@ STOKER_INLINE __m256i mask_bytes(uint32_t mask) {
 }
 
 STOKER_INLINE B64 chosen(uint64_t mask, uint8_t value) {
-  return masked({mask_bytes(static_cast<uint32_t>(mask)), mask_bytes(static_cast<uint32_t>(mask >> 32))}, value);
+  const auto low = static_cast<uint32_t>(mask), high = static_cast<uint32_t>(mask >> 32);
+  return masked({mask_bytes(low), mask_bytes(high)}, value);
 }
 
 STOKER_INLINE B64 looked_up(B64 x, const int8_t* table) {
@@ -167,6 +168,17 @@ template <int PART>
 STOKER_INLINE Acc dot_scaled(Acc acc, B64 codes, const int8_t* x, S16 scales) {
   acc = dot2(acc, products(codes.lo, load256(x)), spread<4 * PART>(scales));
   return dot2(acc, products(codes.hi, load256(x + 32)), spread<4 * PART + 2>(scales));
+}
+
+using Spread = __m256i;
+STOKER_INLINE Spread spread_of_32(B16 bytes) { return lanes_of_32(bytes); }
+
+template <int PART>
+STOKER_INLINE Acc dot_spread(Acc acc, B64 codes, const int8_t* x, Spread scales) {
+  const __m256i a = _mm256_permutevar8x32_epi32(scales, _mm256_set1_epi32(2 * PART)),
+                b = _mm256_permutevar8x32_epi32(scales, _mm256_set1_epi32(2 * PART + 1));
+  acc = dot2(acc, products(codes.lo, load256(x)), a);
+  return dot2(acc, products(codes.hi, load256(x + 32)), b);
 }
 
 template <int OFFSET>
@@ -280,6 +292,10 @@ STOKER_INLINE Acc dot_quad_scaled(Acc acc, B64 first, B64 last, const int8_t* x,
 STOKER_INLINE I8 reduce_quads(QuadAcc a, QuadAcc b) {
   const __m256i s = _mm256_hadd_epi32(_mm256_hadd_epi32(a.lo, a.hi), _mm256_hadd_epi32(b.lo, b.hi));
   return bits<I8>(_mm256_permutevar8x32_epi32(s, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7)));
+}
+STOKER_INLINE I8 min_sums(const B16* bytes, const int16_t* sums32) {
+  const auto two = [&](int j) { return min_sums2(bytes + j, sums32 + 8 * j); };
+  return reduce_quads({two(0), two(2)}, {two(4), two(6)});
 }
 STOKER_INLINE I8 reduce_mins(const MinAcc* a) { return reduce(a); }
 STOKER_INLINE QuadAcc dot_runs(B64 codes, const int8_t* x) { return dot_pair<false>(codes, x); }

@@ -70,7 +70,7 @@ STOKER_INLINE B64 looked_up(B64 x, const int8_t* table) {
 template <bool HIGH>
 STOKER_INLINE B64 looked_up(B64 x, const int8_t* table) {
   if constexpr (HIGH) x = _mm512_srli_epi16(x, 4);
-#ifdef __AVX512VBMI__  // uses six bits of each index: with the table four times over, two of them do not matter
+#ifdef __AVX512VBMI__  // six bits of each index count; with the table four times over only four matter
   return _mm512_permutexvar_epi8(x, _mm512_broadcast_i32x4(load128(table)));
 #else
   return looked_up(masked(x, 0x0f), table);
@@ -105,16 +105,10 @@ STOKER_INLINE B64 shifted(B64 x) {
 
 STOKER_INLINE Acc no_sum() { return _mm512_setzero_si512(); }
 
-// Word indices that spread sub-scales 4 * PART .. 4 * PART + 3 over a register.
-template <int PART>
-STOKER_INLINE __m512i spread_index() {
-  alignas(64) static constexpr int16_t words[32] = {
-      4 * PART + 0, 4 * PART + 0, 4 * PART + 0, 4 * PART + 0, 4 * PART + 0, 4 * PART + 0, 4 * PART + 0,
-      4 * PART + 0, 4 * PART + 1, 4 * PART + 1, 4 * PART + 1, 4 * PART + 1, 4 * PART + 1, 4 * PART + 1,
-      4 * PART + 1, 4 * PART + 1, 4 * PART + 2, 4 * PART + 2, 4 * PART + 2, 4 * PART + 2, 4 * PART + 2,
-      4 * PART + 2, 4 * PART + 2, 4 * PART + 2, 4 * PART + 3, 4 * PART + 3, 4 * PART + 3, 4 * PART + 3,
-      4 * PART + 3, 4 * PART + 3, 4 * PART + 3, 4 * PART + 3};
-  return _mm512_load_si512(words);
+// Lane indices that repeat lanes A, B, C and D over the quarters of a register.
+template <int A, int B, int C, int D>
+STOKER_INLINE __m512i quarters_of() {
+  return _mm512_setr_epi32(A, A, A, A, B, B, B, B, C, C, C, C, D, D, D, D);
 }
 
 // 16 sums: acc + pairs of 16-bit products, of int16 words.
@@ -131,20 +125,36 @@ STOKER_INLINE __m512i signed_by(__m512i x, __m512i w) {
   return _mm512_mask_sub_epi8(x, _mm512_movepi8_mask(w), _mm512_setzero_si512(), x);
 }
 
-template <int PART>
-STOKER_INLINE Acc dot_scaled(Acc acc, B64 codes, __m512i a, S16 scales) {
-  const __m512i s = _mm512_castsi256_si512(scales);
+// acc + 64 products, scaled by what lanes of s have in both halves, or with VNNI in the lower one.
+STOKER_INLINE Acc dot_lanes(Acc acc, B64 codes, __m512i x, __m512i s) {
 #if STOKER_VNNI
-  const __m512i p = _mm512_dpbusd_epi32(_mm512_setzero_si512(), codes, a);
-  return dot2(acc, p, _mm512_maskz_permutexvar_epi16(0x55555555u, spread_index<PART>(), s));
+  return dot2(acc, _mm512_dpbusd_epi32(_mm512_setzero_si512(), codes, x), s);
 #else
-  return dot2(acc, _mm512_maddubs_epi16(codes, a), _mm512_permutexvar_epi16(spread_index<PART>(), s));
+  return dot2(acc, _mm512_maddubs_epi16(codes, x), s);
 #endif
+}
+
+template <int PART>
+STOKER_INLINE Acc dot_scaled(Acc acc, B64 codes, __m512i x, S16 scales) {
+  __m512i s = _mm512_cvtepu16_epi32(scales);
+  if (!STOKER_VNNI) s = _mm512_or_si512(s, _mm512_slli_epi32(s, 16));
+  constexpr int a = 4 * PART;
+  return dot_lanes(acc, codes, x, _mm512_permutexvar_epi32(quarters_of<a, a + 1, a + 2, a + 3>(), s));
 }
 
 template <int PART>
 STOKER_INLINE Acc dot_scaled(Acc acc, B64 codes, const int8_t* x, S16 scales) {
   return dot_scaled<PART>(acc, codes, _mm512_loadu_si512(x), scales);
+}
+
+using Spread = __m512i;
+STOKER_INLINE Spread spread_of_32(B16 bytes) { return _mm512_castsi256_si512(lanes_of_32(bytes)); }
+
+template <int PART>
+STOKER_INLINE Acc dot_spread(Acc acc, B64 codes, const int8_t* x, Spread scales) {
+  constexpr int a = 2 * PART;
+  return dot_lanes(acc, codes, _mm512_loadu_si512(x),
+                   _mm512_permutexvar_epi32(quarters_of<a, a, a + 1, a + 1>(), scales));
 }
 
 template <int OFFSET>
@@ -193,9 +203,8 @@ STOKER_INLINE QuadAcc dot_quad(B64 first, B64 last, const int8_t* x, int64_t ste
 
 template <int HALF>
 STOKER_INLINE Acc dot_quad_scaled(Acc acc, B64 first, B64 last, const int8_t* x, I8 scales) {
-  constexpr int a = 4 * HALF, b = a + 1, c = a + 2, d = a + 3;
-  const __m512i index = _mm512_setr_epi32(a, a, a, a, b, b, b, b, c, c, c, c, d, d, d, d);
-  const __m512i p = dot_quad<true>(first, last, x, 64);
+  constexpr int a = 4 * HALF;
+  const __m512i p = dot_quad<true>(first, last, x, 64), index = quarters_of<a, a + 1, a + 2, a + 3>();
   const __m512i s = _mm512_castsi256_si512(bits<__m256i>(scales));
   return _mm512_add_epi32(acc, _mm512_mullo_epi32(p, _mm512_permutexvar_epi32(index, s)));
 }
@@ -278,6 +287,11 @@ STOKER_INLINE I8 reduce_mins(const MinAcc* a) {
 }
 
 STOKER_INLINE I8 reduce_quads(QuadAcc a, QuadAcc b) { return finish8(a, b); }
+
+STOKER_INLINE I8 min_sums(const B16* bytes, const int16_t* sums32) {
+  const auto two = [&](int j) { return min_sums2(bytes + j, sums32 + 8 * j); };
+  return finish8(join(two(0), two(2)), join(two(4), two(6)));
+}
 
 STOKER_INLINE QuadAcc dot_runs(B64 codes, const int8_t* x) { return dot_pair<false>(codes, x); }
 

@@ -38,6 +38,7 @@ typedef int16_t H8 __attribute__((vector_size(16)));
 typedef float F4 __attribute__((vector_size(16)));
 typedef uint64_t Octs8 __attribute__((vector_size(64)));
 typedef uint8_t B16 __attribute__((vector_size(16)));
+typedef uint32_t U4 __attribute__((vector_size(16)));
 typedef uint64_t Q2 __attribute__((vector_size(16)));
 
 constexpr int W = STOKER_LANES;

@@ -116,7 +116,8 @@ STOKER_INLINE B64 either(B64 x, B64 y) {
 }
 
 STOKER_INLINE B64 chosen(uint64_t mask, uint8_t value) {
-  return masked({{mask_bytes(mask), mask_bytes(mask >> 16), mask_bytes(mask >> 32), mask_bytes(mask >> 48)}}, value);
+  return masked({{mask_bytes(mask), mask_bytes(mask >> 16), mask_bytes(mask >> 32), mask_bytes(mask >> 48)}},
+                value);
 }
 
 STOKER_INLINE S16 scales_of_16(B16 bytes) {
@@ -170,6 +171,13 @@ STOKER_INLINE MinAcc min_sum(S16 mins, const int16_t* sums16) {
   s = vmlal_high_s16(s, mins.val[0], a);
   s = vmlal_s16(s, vget_low_s16(mins.val[1]), vget_low_s16(b));
   return vmlal_high_s16(s, mins.val[1], b);
+}
+
+using Spread = S16;
+STOKER_INLINE Spread spread_of_32(B16 bytes) { return scales_of_32(bits<Q2>(bytes)[0]); }
+template <int PART>
+STOKER_INLINE Acc dot_spread(Acc acc, B64 codes, const int8_t* x, Spread scales) {
+  return dot_scaled<PART>(acc, codes, x, scales);
 }
 
 template <int OFFSET>
@@ -257,9 +265,21 @@ STOKER_INLINE I8 reduce_pairs(const PairAcc* a) {
 STOKER_INLINE I8 reduce_quads(QuadAcc a, QuadAcc b) {
   return join(reduce4(a.v[0], a.v[1], a.v[2], a.v[3]), reduce4(b.v[0], b.v[1], b.v[2], b.v[3]));
 }
+STOKER_INLINE I8 min_sums(const B16* bytes, const int16_t* sums32) {
+  QuadAcc s[2];
+  STOKER_UNROLL
+  for (int j = 0; j < 8; ++j) {
+    const auto mins = vreinterpretq_s16_u16(vmovl_high_u8(bits<uint8x16_t>(bytes[j])));
+    const int16x8_t x = vld1q_s16(sums32 + 8 * j);
+    s[j / 4].v[j % 4] = vmlal_high_s16(vmull_s16(vget_low_s16(mins), vget_low_s16(x)), mins, x);
+  }
+  return reduce_quads(s[0], s[1]);
+}
 STOKER_INLINE void reduce_runs(const QuadAcc* a, I8& even, I8& odd) {
-  even = join(reduce4(a[0].v[0], a[0].v[2], a[1].v[0], a[1].v[2]), reduce4(a[2].v[0], a[2].v[2], a[3].v[0], a[3].v[2]));
-  odd = join(reduce4(a[0].v[1], a[0].v[3], a[1].v[1], a[1].v[3]), reduce4(a[2].v[1], a[2].v[3], a[3].v[1], a[3].v[3]));
+  even = join(reduce4(a[0].v[0], a[0].v[2], a[1].v[0], a[1].v[2]),
+              reduce4(a[2].v[0], a[2].v[2], a[3].v[0], a[3].v[2]));
+  odd = join(reduce4(a[0].v[1], a[0].v[3], a[1].v[1], a[1].v[3]),
+             reduce4(a[2].v[1], a[2].v[3], a[3].v[1], a[3].v[3]));
 }
 
 STOKER_INLINE F load_halves(const uint16_t* p) {

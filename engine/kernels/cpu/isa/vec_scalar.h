@@ -169,6 +169,14 @@ STOKER_INLINE Acc dot_scaled(Acc acc, B64 codes, const int8_t* x, S16 scales) {
   return acc;
 }
 
+// Sub-scales of 32 codes each, from the first eight bytes; and dot_scaled() with them.
+using Spread = S16;
+STOKER_INLINE Spread spread_of_32(B16 bytes) { return scales_of_32(bits<Q2>(bytes)[0]); }
+template <int PART>
+STOKER_INLINE Acc dot_spread(Acc acc, B64 codes, const int8_t* x, Spread scales) {
+  return dot_scaled<PART>(acc, codes, x, scales);
+}
+
 // acc - OFFSET * (the scaled sums of 16 activation codes): the codes' fixed offset.
 template <int OFFSET>
 STOKER_INLINE Acc minus_offset(Acc acc, S16 scales, const int16_t* sums16) {
@@ -180,6 +188,13 @@ STOKER_INLINE MinAcc min_sum(S16 mins, const int16_t* sums16) {
   int32_t s = 0;
   for (int g = 0; g < 16; ++g) s += mins.v[g] * sums16[g];
   return s;
+}
+
+// Eight blocks: the last eight bytes of each times its sums of 32 activation codes.
+STOKER_INLINE I8 min_sums(const B16* bytes, const int16_t* sums32) {
+  I8 r = {};
+  for (int i = 0; i < 64; ++i) r[i / 8] += bytes[i / 8][8 + i % 8] * sums32[i];
+  return r;
 }
 
 template <bool WIDE>
@@ -197,8 +212,8 @@ STOKER_INLINE QuadAcc dot_runs(B64 codes, const int8_t* x) {
 }
 
 // Codes in quarters, each a half of 32 codes: x has the quarters' starting sums (16 bytes each, to be added
-// up), then the activations of the first halves, then of the last halves, STEP bytes apart. Codes are 0..63, or
-// with WIDE signed plus WIDE_BIAS.
+// up), then the activations of the first halves, then of the last halves, STEP bytes apart. Codes are
+// 0..63, or with WIDE signed plus WIDE_BIAS.
 template <bool WIDE>
 STOKER_INLINE QuadAcc dot_quad(B64 first, B64 last, const int8_t* x, int64_t step) {
   QuadAcc r;

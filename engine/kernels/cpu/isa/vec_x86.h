@@ -23,11 +23,23 @@ STOKER_INLINE MinAcc min_sum(S16 mins, const int16_t* sums16) {
   return _mm256_madd_epi16(mins, load256(sums16));
 }
 
+// Two blocks, four lanes each: the last eight bytes of each times its sums of 32 activation codes.
+STOKER_INLINE __m256i min_sums2(const B16* bytes, const int16_t* sums32) {
+  const __m128i mins = _mm_unpackhi_epi64(bits<__m128i>(bytes[0]), bits<__m128i>(bytes[1]));
+  return _mm256_madd_epi16(_mm256_cvtepu8_epi16(mins), load256(sums32));
+}
+
+// Sub-scales of 32 codes each in the lanes, in both halves of a lane or (sums of four) only in the lower one.
+STOKER_INLINE __m256i lanes_of_32(B16 bytes) {
+  const __m256i s = _mm256_cvtepu8_epi32(bits<__m128i>(bytes));
+  return STOKER_VNNI ? s : _mm256_or_si256(s, _mm256_slli_epi32(s, 16));
+}
+
 STOKER_INLINE F8 to_floats(H8 halves) { return bits<F8>(_mm256_cvtph_ps(bits<__m128i>(halves))); }
 
 #ifdef __AVX512VBMI__
 
-// Where gathered8 finds byte `at` of its result: in the 64 bytes that hold most of the elements from there on.
+// Where gathered8 finds each byte of its result: in the 64 bytes that hold most of the elements from there.
 template <int STRIDE, int SIZE, int STEP>
 struct Gather {
   static constexpr int PER = (64 - SIZE) / STRIDE + 1;  // elements in 64 bytes

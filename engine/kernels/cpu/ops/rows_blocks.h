@@ -70,11 +70,33 @@ STOKER_INLINE QuadAcc quad_sum(const uint8_t* b, const int8_t* x) {
   return dot_quad<Fmt::WIDE>(Fmt::template quad<false>(q, b), Fmt::template quad<true>(q, b), x, X_STEP);
 }
 
+// With sub-scales and minima of 32 codes each.
+template <class Fmt>
+STOKER_INLINE Acc block_sum_of_32(const uint8_t* b, B16 scales_and_mins, const int8_t* x) {
+  const Spread scales = spread_of_32(scales_and_mins);
+  Acc s = dot_spread<0>(no_sum(), Fmt::template codes<0>(b), x, scales);
+  s = dot_spread<1>(s, Fmt::template codes<1>(b), x + 64, scales);
+  s = dot_spread<2>(s, Fmt::template codes<2>(b), x + 128, scales);
+  return dot_spread<3>(s, Fmt::template codes<3>(b), x + 192, scales);
+}
+
 // The terms of 8 consecutive blocks at w.
 template <class Fmt>
 STOKER_INLINE F8 octet(const uint8_t* w, const Act& a) {
   const F8 dx = load<F8>(a.scales), d = Fmt::d8(w);
-  if constexpr (Fmt::BLOCK == 256) {
+  if constexpr (requires { Fmt::scales_and_mins(w); }) {
+    Acc sums[8];
+    B16 scales_and_mins[8];
+    STOKER_UNROLL
+    for (int j = 0; j < 8; ++j) {
+      const uint8_t* b = w + j * Fmt::BYTES;
+      prefetch<Fmt::BYTES>(b);
+      scales_and_mins[j] = Fmt::scales_and_mins(b);
+      sums[j] = block_sum_of_32<Fmt>(b, scales_and_mins[j], a.codes + 256 * j);
+    }
+    const I8 msum = min_sums(scales_and_mins, a.sums32);
+    return (d * dx) * to_float8(reduce(sums)) - (Fmt::dmin8(w) * dx) * to_float8(msum);
+  } else if constexpr (Fmt::BLOCK == 256) {
     Acc sums[8];
     STOKER_UNROLL
     for (int j = 0; j < 8; ++j) {
