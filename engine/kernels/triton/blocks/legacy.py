@@ -50,5 +50,8 @@ def iq4_nl(p, i, book):
 
 @triton.jit
 def negated_m(p):
-    """Q4_1 and Q5_1 add m: as a minimum it is negative."""
-    return -half(p + 2)
+    """Q4_1 and Q5_1 add m: as a minimum it is negative.
+
+    Not `-half(...)`, which is 0 - m here and so makes +0 of +0.
+    """
+    return half(p + 2) * -1.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -77,6 +77,7 @@ def test_many_rows(format: Format) -> None:
 @every_format
 @settings(max_examples=10, deadline=None)
 @given(kind=st.sampled_from(WEIGHT_KINDS), blocks=st.integers(1, 5), seed=st.integers(0, 2**32 - 1))
+@example(kind="extreme", blocks=1, seed=3)  # minima of +0, which negated must be -0
 def test_embed(format: Format, kind: str, blocks: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     cols = blocks * format.block
