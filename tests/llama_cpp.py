@@ -31,7 +31,7 @@ class LlamaCpp:
             json.dumps(body).encode(),
             {"Content-Type": "application/json"},
         )
-        with urllib.request.urlopen(request, timeout=60) as response:
+        with urllib.request.urlopen(request, timeout=600) as response:
             return json.load(response)
 
     def tokenize(self, text: str, *, special: bool, bos: bool = False) -> list[int]:

@@ -57,12 +57,13 @@ def stoker(model: Path, work: Workload, isa: str) -> float:
     command = [
         sys.executable, "-m", "engine", "bench", str(model), "--budget", "100%", "--json",
         "--prompt-tokens", str(max(work.prompt, 1)), "--gen-tokens", str(work.answer),
-        "--depth", str(work.depth), "--repeat", "2", "--threads", str(work.threads),
+        "--depth", str(work.depth), "--repeat", "1" if work.depth else "2",
+        "--threads", str(work.threads),
         "--ctx", str(work.depth + work.prompt + work.answer + 64),
     ]  # fmt: skip
     result = json.loads(_output(command + (["--isa", isa] if isa != "auto" else [])))
     speeds = result["prefill_tok_s"] if work.prompt else result["decode_tok_s"]
-    return float(speeds[-1])  # the first run maps pages
+    return float(speeds[-1])  # the first run maps pages; so does the prompt of `depth` tokens
 
 
 def peer(command: str, model: Path, work: Workload) -> float:

@@ -31,6 +31,9 @@ namespace STOKER_ISA {
 
 STOKER_INLINE S16 scales_of_16(const uint8_t* p) { return scales_of_16(load<B16>(p)); }
 STOKER_INLINE float half_at(const uint8_t* p) { return half_to_float(load<uint16_t>(p)); }
+STOKER_INLINE int32_t byte_at(const uint8_t* p) { return *p; }
+STOKER_INLINE float as_float(int32_t v) { return bits<float>(v); }
+STOKER_INLINE F as_float(I v) { return bits<F>(v); }
 
 // Scales that are binary16 at byte D_AT, minima at DMIN_AT when there is one.
 template <int BLOCK_, int BYTES_, int D_AT_, int DMIN_AT_>

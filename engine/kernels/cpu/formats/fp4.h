@@ -11,7 +11,8 @@ alignas(16) constexpr int8_t FP4_VALUES[16] = {12, 13, 14, 15, 16, 18, 20, 24, 1
 struct MXFP4 : Nibbles32<17, 0, 12, 1> {
   static constexpr int ID = 39, LIMIT = 24;
 
-  STOKER_INLINE B64 pair(const uint8_t* b, const uint8_t* c) {
+  template <class P>
+  STOKER_INLINE auto pair(P b, P c) {
     return looked_up(Nibbles32::pair(b, c), FP4_VALUES);
   }
   template <bool HIGH>
@@ -23,9 +24,10 @@ struct MXFP4 : Nibbles32<17, 0, 12, 1> {
     const I8 e = bytes8<BYTES>(w), normal = (e - 1) << 23, small = (e + 1) << 21;
     return bits<F8>(normal > small ? normal : small);
   }
-  STOKER_INLINE float d(const uint8_t* b, int) {
-    const int32_t e = b[0];
-    return bits<float>(e < 2 ? (e + 1) << 21 : (e - 1) << 23);
+  template <class P>
+  STOKER_INLINE auto d(P b, int) {
+    const auto e = byte_at(b), normal = (e - 1) << 23, small = (e + 1) << 21;
+    return as_float(normal > small ? normal : small);
   }
 };
 
@@ -33,13 +35,20 @@ struct NVFP4 : Block32<36, 0> {
   static constexpr int ID = 40, STORED = 64, LIMIT = 24, OFFSET = 12;
   static constexpr bool HALVES = true;
 
-  STOKER_INLINE B64 pair(const uint8_t* b, const uint8_t*) {
+  template <class P>
+  STOKER_INLINE auto pair(P b, P) {
     return looked_up(nibbles_by_8(b + 4), FP4_VALUES);
   }
   STOKER_INLINE F8 d8(const uint8_t* w) { return scales(scale_words(w) & 0xff); }
   STOKER_INLINE F8 e8(const uint8_t* w) { return scales(scale_words(w) >> 8 & 0xff); }
-  STOKER_INLINE float d(const uint8_t* b, int i) { return scales(H8{} + b[2 * i])[0]; }
-  STOKER_INLINE float e(const uint8_t* b, int i) { return scales(H8{} + b[2 * i + 1])[0]; }
+  template <class P>
+  STOKER_INLINE auto d(P b, int i) {
+    return scale(byte_at(b + 2 * i));
+  }
+  template <class P>
+  STOKER_INLINE auto e(P b, int i) {
+    return scale(byte_at(b + (2 * i + 1)));
+  }
 
   // A word for each term block: the scale of its first half, above it that of its last half.
   STOKER_INLINE H8 scale_words(const uint8_t* w) {
@@ -47,6 +56,12 @@ struct NVFP4 : Block32<36, 0> {
       return load<uint32_t>(p) | static_cast<uint64_t>(load<uint32_t>(p + BYTES)) << 32;
     };
     return bits<H8>(Q2{two(w), two(w + 2 * BYTES)});
+  }
+  // As float32 the bits of E4M3, moved up, mean the value divided by 2^120, subnormals too;
+  // half of it is wanted.
+  template <class T>
+  STOKER_INLINE auto scale(T s) {
+    return as_float(s == 0x7f ? s - s : (s & 0x7f) << 20) * 0x1p119f;
   }
   // As binary16 the bits of E4M3 mean the value divided by 2^8, subnormals too; half of it is wanted.
   STOKER_INLINE F8 scales(H8 s) { return to_floats(s == 0x7f ? H8{} : (s & 0x7f) << 7) * 128.0f; }

@@ -19,7 +19,8 @@ struct IQ4_NL : Nibbles32<18, 0, 0, 2> {
   static constexpr int ID = 20;
   static constexpr bool WIDE = true;
 
-  STOKER_INLINE B64 pair(const uint8_t* b, const uint8_t* c) {
+  template <class P>
+  STOKER_INLINE auto pair(P b, P c) {
     return looked_up(Nibbles32::pair(b, c), IQ4_VALUES);
   }
   STOKER_INLINE void arrange(const int8_t* x, const int16_t* sums16, int8_t* out) {
@@ -35,8 +36,8 @@ struct IQ4_XS : Block256<136, 0> {
   static constexpr int ID = 23, GROUP = 32, X_BYTES = 2 * 192;
   static constexpr bool WIDE = true;
 
-  template <int PART>
-  STOKER_INLINE B64 codes(const uint8_t* b) {
+  template <int PART, class P>
+  STOKER_INLINE auto codes(P b) {
     return looked_up(nibble_pair(b + 8 + 32 * PART, b + 24 + 32 * PART), IQ4_VALUES);
   }
   STOKER_INLINE S16 scales(const uint8_t* b) {

@@ -129,6 +129,26 @@ STOKER_INLINE BW nibble_pair(Rows p, Rows q) {
   return masked(x, 0x0f);
 }
 
+// Each eight bytes have the low nibbles of 8 codes, then their high nibbles those of the next 8.
+STOKER_INLINE BW nibbles_by_8(Rows p) {
+  I w[8];
+  quarter(p.row, p.at, w);
+  quarter(p.row, p.at + 16, w + 4);
+  BW x;
+  STOKER_UNROLL
+  for (int i = 0; i < 16; ++i) x.word[i] = w[i / 4 * 2 + i % 2] >> (i % 4 < 2 ? 0 : 4);
+  return masked(x, 0x0f);
+}
+
+// Bytes are bytes, in whichever order: 64 of them at a time.
+STOKER_INLINE BW looked_up(BW x, const int8_t* table) {
+  for (size_t i = 0; i < sizeof x; i += 64) {
+    uint8_t* p = reinterpret_cast<uint8_t*>(&x) + i;
+    store64(p, looked_up(load64(p), table));
+  }
+  return x;
+}
+
 STOKER_INLINE OctW k_scales(Rows p) {
   I w[4];
   quarter(p.row, p.at, w);
@@ -160,6 +180,12 @@ STOKER_INLINE SW scales_of_16(Rows p) {
     s.pair[2 * i + 1] = (((w[i] << 8) >> 24) & 0xffff) | ((w[i] >> 24) << 16);
   }
   return s;
+}
+
+STOKER_INLINE I byte_at(Rows p) {
+  int32_t b[W];
+  for (int r = 0; r < W; ++r) b[r] = p.row[r][p.at];
+  return load<I>(b);
 }
 
 STOKER_INLINE F half_at(Rows p) {
