@@ -4,6 +4,9 @@ The rules run in this order, the one of llama.cpp: logit bias, repetition penalt
 frequency penalty, top-k, top-p, min-p, temperature, draw. So truncation looks at the model's own
 distribution, and a high temperature cannot let in what it cut off. Each rule is a pure function.
 
+A large vocabulary is walked by the kernels, once for its total and once for its best tokens; the
+rules then work on a few hundred numbers.
+
 A draw depends on nothing but the seed, the number of tokens generated before and the logits; equal
 values count as ordered by id. The same logits and seed therefore give the same token everywhere.
 """
@@ -19,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.errors import RequestError, StokerError
+from engine.kernels.table import Kernels
 
 Floats = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.intp]
@@ -109,8 +113,8 @@ class Sampler:
     RequestError for a biased id outside the vocabulary.
     """
 
-    def __init__(self, params: SamplingParams, unused: Mask) -> None:
-        self._params = params
+    def __init__(self, params: SamplingParams, unused: Mask, kernels: Kernels) -> None:
+        self._params, self._kernels = params, kernels
         self._unused_ids = np.flatnonzero(unused)
         self._size = len(unused)
         for token_id in params.logit_bias:
@@ -126,6 +130,7 @@ class Sampler:
         Raises LogitsError for NaN, +inf, or no finite logit.
         """
         params = self._params
+        total = self._log_total(logits)
         scores = self._allowed(logits)
         if params.logit_bias:
             scores[self._bias_ids] += self._bias
@@ -138,45 +143,94 @@ class Sampler:
                 np.float32(params.frequency_penalty) * history.counts[ids].astype(np.float32)
             )
         if params.temperature == 0:
-            token_id = int(scores.argmax())
+            token_id = int(self._best(scores, 1)[0][0])
         else:
-            ids = self._kept(scores)
+            ids, kept = self._kept(scores)
             number = uniform(self.seed, history.generated)
-            token_id = int(ids[draw(scores[ids], params.temperature, number)])
-        return Sampled(token_id, float(logits[token_id]) - log_total(logits))
-
-    def _kept(self, scores: Floats) -> Ids:
-        """Ids that the truncation rules leave, in an order that depends on `scores` alone."""
-        params = self._params
-        cut = 0 < params.top_k < len(scores)
-        ids: Ids = top_k(scores, params.top_k) if cut else np.flatnonzero(scores > -np.inf)
-        if params.top_p < 1:
-            ids = ids[top_p(scores[ids], params.top_p)]
-        if params.min_p > 0:
-            ids = ids[min_p(scores[ids], params.min_p)]
-        return ids
+            token_id = int(ids[draw(kept, params.temperature, number)])
+        return Sampled(token_id, float(logits[token_id]) - total)
 
     def top_logprobs(self, logits: Floats, count: int) -> tuple[tuple[int, float], ...]:
         """The `count` most probable tokens and their log probabilities, best first."""
-        total = log_total(logits)
-        ids = top_k(self._allowed(logits), min(count, self._size - len(self._unused_ids)))
-        return tuple((int(i), float(logits[i]) - total) for i in ids)
+        total = self._log_total(logits)
+        count = min(count, self._size - len(self._unused_ids))
+        ids, values = self._best(self._allowed(logits), count)
+        return tuple((int(i), float(v) - total) for i, v in zip(ids, values, strict=True))
 
     def _allowed(self, logits: Floats) -> Floats:
-        """A copy of `logits` without the unused ids, checked."""
-        if logits.shape != (self._size,) or logits.dtype != np.float32:
-            raise ValueError(f"logits {logits.dtype} {logits.shape}, not float32 ({self._size},)")
+        """A copy of `logits` without the unused ids."""
         scores = logits.copy()
         scores[self._unused_ids] = -np.inf
-        # The greatest logit is NaN if any is.
-        if not (np.isfinite(logits.max()) and scores.max() > -np.inf):
+        return scores
+
+    def _kept(self, scores: Floats) -> tuple[Ids, Floats]:
+        """Ids that the truncation rules leave, in an order that depends on `scores` alone, and
+        their scores."""
+        params = self._params
+        if 0 < params.top_k < self._size:
+            ids, values = self._best(scores, params.top_k)
+            if params.top_p < 1:
+                weights = np.exp(values - values[0]).astype(np.float64)
+                count = nucleus(weights, params.top_p * float(weights.sum()))
+                ids, values = ids[:count], values[:count]
+        elif params.top_p < 1:
+            ids, values = self._nucleus(scores, params.top_p)
+        else:
+            ids = np.flatnonzero(scores > -np.inf)
+            values = scores[ids]
+            if not len(ids):
+                raise _useless("-inf for every token")
+        if params.min_p > 0:
+            least = values.max() + np.float32(math.log(params.min_p))
+            ids, values = ids[values >= least], values[values >= least]
+        return ids, values
+
+    def _nucleus(self, scores: Floats, p: float) -> tuple[Ids, Floats]:
+        """The fewest best tokens whose probabilities together reach `p`, best first."""
+        needed = p * self._total(scores)[1]
+        look = min(_NUCLEUS_GUESS, self._size)
+        while True:
+            ids, values = self._best(scores, look)
+            weights = np.exp(values - values[0]).astype(np.float64)
+            # The sum may differ from the total in its last digits; all tokens always suffice.
+            if weights.sum() >= needed or look == self._size:
+                count = nucleus(weights, needed)
+                return ids[:count], values[:count]
+            look = min(16 * look, self._size)
+
+    def _best(self, scores: Floats, k: int) -> tuple[Ids, Floats]:
+        """The `k` best tokens that have a finite score, and their scores, best first."""
+        ids, values = np.empty(k, np.int32), np.empty(k, np.float32)
+        if k:
+            self._kernels.best(scores, ids, values)
+            if values[0] == -np.inf:
+                raise _useless("-inf for every token")
+        finite = int(np.count_nonzero(values > -np.inf))
+        return ids[:finite].astype(np.intp), values[:finite]
+
+    def _total(self, logits: Floats) -> tuple[float, float]:
+        """The greatest logit, and the sum of exp(logit - greatest)."""
+        out = np.empty(2, np.float32)
+        self._kernels.total(logits, out)
+        return float(out[0]), float(out[1])
+
+    def _log_total(self, logits: Floats) -> float:
+        """The logarithm of the sum of exp(logits): what a logit lacks to be a log probability."""
+        if logits.shape != (self._size,) or logits.dtype != np.float32:
+            raise ValueError(f"logits {logits.dtype} {logits.shape}, not float32 ({self._size},)")
+        greatest, total = self._total(logits)
+        if not (math.isfinite(total) and total > 0):
             bad = np.flatnonzero(np.isnan(logits) | (logits == np.inf))
             found = f"{logits[bad[0]]} for token {bad[0]}" if bad.size else "-inf for every token"
-            raise LogitsError(
-                f"The model computed the logit {found}",
-                "The model file may be damaged: compare its checksum with the publisher's",
-            )
-        return scores
+            raise _useless(found)
+        return greatest + math.log(total)
+
+
+def _useless(found: str) -> LogitsError:
+    return LogitsError(
+        f"The model computed the logit {found}",
+        "The model file may be damaged: compare its checksum with the publisher's",
+    )
 
 
 def uniform(seed: int, index: int) -> float:
@@ -189,49 +243,15 @@ def uniform(seed: int, index: int) -> float:
     return float(int(bits) >> 11) * 2.0**-53
 
 
-def log_total(logits: Floats) -> float:
-    """The logarithm of the sum of exp(logits): what a logit lacks to be a log probability."""
-    greatest = logits.max()
-    return float(greatest) + math.log(float(np.exp(logits - greatest).sum(dtype=np.float64)))
-
-
 def repetition_penalty(scores: Floats, penalty: float) -> Floats:
     """Positive scores divided by `penalty`, negative ones multiplied (the CTRL paper's rule)."""
     factor = np.float32(penalty)
     return np.where(scores > 0, scores / factor, scores * factor)
 
 
-def top_k(scores: Floats, k: int) -> Ids:
-    """Indices of the `k` greatest scores, best first; of equal scores the lower index first."""
-    k = min(k, len(scores))
-    if k == 0:
-        return np.zeros(0, np.intp)
-    # Which of several equal scores a partition leaves inside is not defined, so only its value at
-    # the border is used.
-    border = np.partition(scores, len(scores) - k)[len(scores) - k]
-    above = np.flatnonzero(scores > border)
-    equal = np.flatnonzero(scores == border)[: k - len(above)]
-    ids = np.concatenate((above, equal))
-    return ids[np.lexsort((ids, -scores[ids]))]
-
-
-def top_p(scores: Floats, p: float) -> Ids:
-    """Indices of the fewest greatest scores whose probabilities together reach `p`, best first."""
-    weights = np.exp(scores - scores.max()).astype(np.float64)
-    needed = p * weights.sum()
-    look = min(_NUCLEUS_GUESS, len(scores))
-    while True:
-        ids = top_k(scores, look)
-        reached = np.cumsum(weights[ids])
-        # The last sum may differ from the total in its last digits; all tokens always suffice.
-        if reached[-1] >= needed or look == len(scores):
-            return ids[: int(np.searchsorted(reached, needed)) + 1]
-        look = min(16 * look, len(scores))
-
-
-def min_p(scores: Floats, p: float) -> Ids:
-    """Indices, in order, of scores with at least `p` times the probability of the greatest."""
-    return np.flatnonzero(scores >= scores.max() + np.float32(math.log(p)))
+def nucleus(weights: npt.NDArray[np.float64], needed: float) -> int:
+    """How many of `weights`, best first, it takes to reach `needed`; at most all."""
+    return min(int(np.searchsorted(np.cumsum(weights), needed)) + 1, len(weights))
 
 
 def draw(scores: Floats, temperature: float, number: float) -> int:

@@ -223,3 +223,20 @@ def _unit(x: Floats, eps: float) -> Floats:
     r = _F(1) / np.sqrt(sum_in_lanes(x * x, 32) + _F(eps))
     out: Floats = x * r[..., None]
     return out
+
+
+def total(logits: Floats) -> Floats:
+    """The greatest of logits [n] and the sum of exp(logit - greatest), as float32 [2]."""
+    state = _total_of_span(logits[:KEY_SPAN])
+    with np.errstate(all="ignore"):
+        for at in range(KEY_SPAN, len(logits), KEY_SPAN):
+            state = _join_states(state, _total_of_span(logits[at : at + KEY_SPAN]))
+    return np.concatenate([state[0] + _F(0), state[1]])
+
+
+def _total_of_span(logits: Floats) -> _State:
+    top = np.fmax.reduce(logits, initial=_F(-np.inf))
+    with np.errstate(all="ignore"):
+        sums = sum_in_lanes(exp(logits - top), 32)
+    l = np.where(top == -np.inf, _F(0), sums)
+    return np.array([top]), np.array([l], _F), np.zeros((1, 0), _F)

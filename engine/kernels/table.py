@@ -216,6 +216,20 @@ class Operations:
         """out[n, cols] = rows ids[n] of W, dequantised."""
         self._calls.embed(w.address, w.format_id, w.rows, w.cols, ids, out)
 
+    def total(self, x: Floats, out: Floats) -> None:
+        """out[2] = the greatest of the logits x[n], and the sum of exp(x - greatest).
+
+        A NaN or +Inf among them makes the sum NaN; without a finite one it is NaN or 0.
+        """
+        self._calls.total(x, out)
+
+    def best(self, x: Floats, ids: NDArray[np.int32], values: Floats) -> None:
+        """The k best of x[n], 0 < k <= n: ids[k] and values[k], the greatest first.
+
+        Of equal values the lower id comes first; NaN counts as -Inf.
+        """
+        self._calls.best(x, ids, values)
+
     def _expert_matrix(self, m: ExpertMatrix) -> _cpu.ExpertMatrix:
         made = self._expert_matrices.get(m)
         if made is None:

@@ -98,7 +98,7 @@ class Transformer:
         kv: str,
     ) -> None:
         self.plan, self.chunk, self.context = plan, chunk, context
-        self._kernels, self._store = kernels, store
+        self.kernels, self._store = kernels, store
         self._cos, self._sin = rope_table(plan.rope, context)
         self._embedding = weights.matrix(plan.token_embedding)
         self._output_norm = weights.vector(plan.output_norm)
@@ -120,7 +120,7 @@ class Transformer:
         Keys and values of positions before `start` are those of earlier steps. `logits` [m, vocab]
         receives the last m positions, 0 <= m <= n. Raises DiskReadError from the store.
         """
-        n, kernels = len(ids), self._kernels
+        n, kernels = len(ids), self.kernels
         rows = self._rows.first(n)
         self._store.begin_step(n)
         if n == 1:
@@ -173,11 +173,11 @@ class Transformer:
     def _serve_experts(self, index: int, rows: Rows) -> None:
         """Outputs of all chosen experts, which the store brings where they are not resident."""
         for addresses in self._store.serve(index, rows.ids):
-            self._run_experts(self._kernels, index, rows, addresses)
+            self._run_experts(self.kernels, index, rows, addresses)
 
     def _note_token(self) -> Program:
         """The program of a step over `_token`, up to the last layer's hidden state."""
-        program = Program(self._kernels)
+        program = Program(self.kernels)
         program.embed(self._embedding, self._token, self._rows.first(1).hidden)
         for index in range(len(self._layers)):
             rows = self._one_row(index)

@@ -77,7 +77,7 @@ def generate(
     An event follows every step of the model. Raises PromptTooLongError, LogitsError,
     DiskReadError, RequestError for a stop string or a bias that is impossible.
     """
-    sampler = Sampler(request.sampling, tokenizer.unused)
+    sampler = Sampler(request.sampling, tokenizer.unused, session.model.kernels)
     text = _Text(tokenizer, sampler, session, request)
     prompt = list(request.prompt)
     reason: Literal["stop", "length", "cancelled"] = "length"

@@ -50,6 +50,9 @@
 //      q = (q * rq) * scale, k = k * rk, with r = 1 / sqrt(s + eps), s = the sum of squares as in 4
 //      S[i][j] = S[i][j] * exp(g);  e[j] = (v[j] - sum of S[i][j] * k[i]) * beta
 //      S[i][j] = S[i][j] + e[j] * k[i];  o[j] = sum of S[i][j] * q[i]
+// 11. Total of n logits: spans of 512 of them, each with M = max (NaN never wins) and l = sum of exp(x - M) as
+//    in 4, or 0 where M = -Inf; joined in their order as in 7. Gives M (+0 for either zero) and l of all:
+//    log(l) + M is the logarithm of the sum of all exp(x).
 //
 // Work is split over rows, heads, experts and tokens, never inside a sum.
 #pragma once

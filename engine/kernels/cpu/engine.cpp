@@ -1,5 +1,5 @@
 // How work is cut: matrices by rows (and many tokens by tiles), the rest by rows of activations; operations
-// along the positions are in sequence.cpp. No cut goes through a sum, so results do not depend on it.
+// along the positions are in sequence.cpp, over the logits in logits.cpp. No cut goes through a sum, so results do not depend on it.
 #include "engine.h"
 
 #include "contract.h"
@@ -11,7 +11,7 @@ namespace stoker {
 
 namespace {
 
-constexpr int64_t UNIT_BYTES = 48 << 10;  // weights of one unit in decoding: some microseconds of reading
+constexpr int64_t UNIT_BYTES = 192 << 10;  // weights of one unit in decoding: 15 microseconds of reading
 constexpr int64_t TOKEN_TILE = 64;        // tokens of one unit: their sums stay in the first-level cache
 constexpr int64_t ROW_STEP = 32;          // units start at multiples of the widest row tile
 

@@ -141,6 +141,9 @@ class Engine {
   void combine(const float* y, const float* weights, int64_t n, int64_t used, int64_t cols, float* out);
   void add(float* a, const float* b, int64_t size);
   void embed(const MatrixRef& w, const int32_t* ids, int64_t n, float* out);
+  void total(const float* x, int64_t n, float* out);  // out: M and l of the contract
+  // The k best of n: the greatest first, of equal values the lower id; NaN counts as -Inf.
+  void best(const float* x, int64_t n, int64_t k, int32_t* ids, float* values);
 
  private:
   struct Group {  // the (token, slot) pairs of one expert
@@ -157,6 +160,8 @@ class Engine {
       pool_.run(n, body);
   }
   void down(const ExpertsArgs& a, int64_t pairs);
+  template <class Body>
+  void for_spans(int64_t n, const Body& body);  // body(span, its first logit, how many)
 
   const OpTable& ops_;
   Pool pool_;
@@ -174,6 +179,7 @@ class Engine {
   std::vector<Act> gathered_, gathered_other_;
   std::vector<Group> groups_;
   std::vector<int64_t> first_, pairs_;
+  std::vector<int32_t> candidates_;
 };
 
 }  // namespace stoker

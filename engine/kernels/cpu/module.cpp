@@ -292,6 +292,24 @@ Checked add(const Engine&, handle a_, handle b_) {
       Engine& e, int64_t) { e.add(a, b, size); }};
 }
 
+Checked total(const Engine&, handle x_, handle out_) {
+  const Array x("total", "x", x_, Kind::f32, {ANY});
+  const Array out("total", "out", out_, Kind::f32, {2}, true);
+  require(x.size(0) > 0, "total", "there is no logit");
+  return {[x = x.data<float>(), n = x.size(0), out = out.data<float>()](
+      Engine& e, int64_t) { e.total(x, n, out); }};
+}
+
+Checked best(const Engine&, handle x_, handle ids_, handle values_) {
+  const Array x("best", "x", x_, Kind::f32, {ANY});
+  const Array ids("best", "ids", ids_, Kind::i32, {ANY}, true);
+  const Array values("best", "values", values_, Kind::f32, {ids.size(0)}, true);
+  require(ids.size(0) > 0 && ids.size(0) <= x.size(0) && x.size(0) <= INT32_MAX, "best",
+          "the best " + std::to_string(ids.size(0)) + " of " + std::to_string(x.size(0)) + " are not possible");
+  return {[x = x.data<float>(), n = x.size(0), k = ids.size(0), ids = ids.data<int32_t>(),
+           values = values.data<float>()](Engine& e, int64_t) { e.best(x, n, k, ids, values); }};
+}
+
 Checked embed(const Engine& e, uint64_t address, int format, int64_t rows, int64_t cols, handle ids_, handle out_) {
   const MatrixRef w = matrix(e.ops(), "embed", address, format, rows, cols);
   const Array ids("embed", "ids", ids_, Kind::i32, {ANY});
@@ -370,4 +388,6 @@ NB_MODULE(_cpu, m) {
   define<&combine>(engine, program, "combine");
   define<&add>(engine, program, "add");
   define<&embed>(engine, program, "embed");
+  define<&total>(engine, program, "total");
+  define<&best>(engine, program, "best");
 }

@@ -125,7 +125,8 @@ struct OpTable {
   void (*rotate)(float* head, const float* cos, const float* sin, int64_t half);
   void (*store_kv[KV_FORMATS])(const StoreKvJob&);
   void (*attention[KV_FORMATS])(const AttentionJob&);
-  // One query: joins its records of `spans` spans, `stride` floats apart, and writes out[head_dim].
+  // One query: joins its records of `spans` spans, `stride` floats apart, in the first, and
+  // writes out[head_dim].
   void (*join_attention)(float* states, int64_t stride, int64_t spans, int head_dim, float* out);
   void (*conv_step)(const ConvJob&);
   void (*delta_net)(const DeltaJob&);
@@ -134,6 +135,8 @@ struct OpTable {
   void (*swiglu)(float* gate, const float* up, int64_t n);  // gate = SiLU(gate) * up
   void (*combine)(const float* y, const float* weights, int64_t used, int64_t n, float* out);
   void (*add)(float* a, const float* b, int64_t n);
+  float (*max_of)(const float* x, int64_t n);
+  void (*span_total)(const float* x, int64_t n, float* state);  // state: m, l
 };
 
 extern const OpTable scalar_table;

@@ -69,7 +69,7 @@ STOKER_INLINE float sum32(const float* a, int64_t n) {
 }
 
 // Largest value; NaN never wins; -Inf when there is none.
-STOKER_INLINE float max_of(const float* a, int64_t n) {
+static float max_of(const float* a, int64_t n) {
   F m = splat(-__builtin_inff());
   for_vectors(n, [&](int64_t i, int k) {
     const F v = load_some(a + i, k, -__builtin_inff());

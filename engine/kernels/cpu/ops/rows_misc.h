@@ -1,5 +1,5 @@
-// One row at a time: RMS norm, rotation, SwiGLU, combination over experts, sums, and the router
-// (contract, points 6, 8 and 9). Elementwise work: bound by the cache, so plain vector loops suffice.
+// One row at a time: RMS norm, rotation, SwiGLU, combination over experts, sums, the router and
+// the logits (contract, points 6, 8, 9 and 11). Elementwise work: bound by the cache, so plain vector loops suffice.
 #pragma once
 
 namespace STOKER_ISA {
@@ -37,6 +37,15 @@ static void combine(const float* y, const float* weights, int64_t used, int64_t 
 
 static void add(float* a, const float* b, int64_t n) {
   for_vectors(n, [&](int64_t i, int k) { store_some(a + i, load_some(a + i, k) + load_some(b + i, k), k); });
+}
+
+// m and l of one span of logits, n <= KEY_SPAN (contract, point 11).
+static void span_total(const float* x, int64_t n, float* state) {
+  float weights[KEY_SPAN];
+  const float top = max_of(x, n);
+  for_vectors(n, [&](int64_t i, int k) { store_some(weights + i, exp_of(load_some(x + i, k) - splat(top)), k); });
+  state[0] = top;
+  state[1] = top == -__builtin_inff() ? 0.0f : sum32(weights, n);
 }
 
 // scratch: `count` floats.

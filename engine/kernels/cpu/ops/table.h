@@ -71,7 +71,9 @@ constexpr OpTable make_table(const char* name) {
           route,
           swiglu,
           combine,
-          add};
+          add,
+          max_of,
+          span_total};
 }
 
 }  // namespace STOKER_ISA

@@ -164,6 +164,13 @@ void check_rows(Random& random) {
       e.route(logits.data(), n, cols, used, ids.data(), out);
       for (int64_t i = 0; i < n * used; ++i) out[n * used + i] = static_cast<float>(ids[i]);
     });
+    on_all("total", 2, [&](Engine& e, float* out) { e.total(logits.data(), n * cols, out); });
+    const int64_t best = std::min<int64_t>(n * cols, 40);
+    on_all("best", 2 * best, [&](Engine& e, float* out) {
+      Guarded<int32_t> ids(best);
+      e.best(logits.data(), n * cols, best, ids.data(), out);
+      for (int64_t i = 0; i < best; ++i) out[best + i] = static_cast<float>(ids[i]);
+    });
     if (cols % 16 != 0) continue;
     const int64_t half = cols / 2 - 3;
     Guarded<float> cos(n * half), sin(n * half);
