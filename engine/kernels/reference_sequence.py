@@ -227,16 +227,17 @@ def _unit(x: Floats, eps: float) -> Floats:
 
 def total(logits: Floats) -> Floats:
     """The greatest of logits [n] and the sum of exp(logit - greatest), as float32 [2]."""
-    state = _total_of_span(logits[:KEY_SPAN])
+    spans = [_total_of_span(logits[at : at + KEY_SPAN]) for at in range(0, len(logits), KEY_SPAN)]
+    seen = [(m, l, o) for m, l, o in spans if m[0] > -np.inf or l[0] != 0]
+    state = seen[0] if seen else spans[0]
     with np.errstate(all="ignore"):
-        for at in range(KEY_SPAN, len(logits), KEY_SPAN):
-            state = _join_states(state, _total_of_span(logits[at : at + KEY_SPAN]))
+        for span in seen[1:]:
+            state = _join_states(state, span)
     return np.concatenate([state[0] + _F(0), state[1]])
 
 
 def _total_of_span(logits: Floats) -> _State:
     top = np.fmax.reduce(logits, initial=_F(-np.inf))
     with np.errstate(all="ignore"):
-        sums = sum_in_lanes(exp(logits - top), 32)
-    l = np.where(top == -np.inf, _F(0), sums)
-    return np.array([top]), np.array([l], _F), np.zeros((1, 0), _F)
+        l = sum_in_lanes(exp(logits - (top if top > -np.inf else _F(0))), 32)
+    return np.array([top]), np.array([l]), np.zeros((1, 0), _F)

@@ -219,7 +219,7 @@ class Operations:
     def total(self, x: Floats, out: Floats) -> None:
         """out[2] = the greatest of the logits x[n], and the sum of exp(x - greatest).
 
-        A NaN or +Inf among them makes the sum NaN; without a finite one it is NaN or 0.
+        A NaN or +Inf among them makes the sum NaN; of nothing but -Inf it is 0.
         """
         self._calls.total(x, out)
 

@@ -51,7 +51,7 @@
 //      S[i][j] = S[i][j] * exp(g);  e[j] = (v[j] - sum of S[i][j] * k[i]) * beta
 //      S[i][j] = S[i][j] + e[j] * k[i];  o[j] = sum of S[i][j] * q[i]
 // 11. Total of n logits: spans of 512 of them, each with M = max (NaN never wins) and l = sum of exp(x - M) as
-//    in 4, or 0 where M = -Inf; joined in their order as in 7. Gives M (+0 for either zero) and l of all:
+//    in 4, or of exp(x) where M = -Inf; those with more than -Inf are joined in their order as in 7. Gives M (+0 for either zero) and l of all:
 //    log(l) + M is the logarithm of the sum of all exp(x).
 //
 // Work is split over rows, heads, experts and tokens, never inside a sum.

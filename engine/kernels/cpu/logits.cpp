@@ -14,6 +14,7 @@ namespace stoker {
 
 namespace {
 
+constexpr float LOWEST = -std::numeric_limits<float>::infinity();
 constexpr int64_t UNIT_SPANS = SMALL_WORK / KEY_SPAN;  // spans of one unit
 
 int64_t spans_of(int64_t n) { return (n + KEY_SPAN - 1) / KEY_SPAN; }
@@ -34,9 +35,16 @@ void Engine::total(const float* x, int64_t n, float* out) {
   const int64_t spans = spans_of(n), record = attention_record(0);
   auto* states = reinterpret_cast<float*>(states_.at_least(static_cast<size_t>(spans * record) * sizeof(float)));
   for_spans(n, [&](int64_t s, int64_t at, int64_t size) { ops_.span_total(x + at, size, states + s * record); });
-  ops_.join_attention(states, record, spans, 0, nullptr);  // states without an o
-  out[0] = states[0] + 0.0f;  // which of two zeros won is not defined
-  out[1] = states[1];
+  int64_t seen = 0;  // spans with more than -Inf
+  for (int64_t s = 0; s < spans; ++s) {
+    const float m = states[s * record], l = states[s * record + 1];
+    if (m == LOWEST && l == 0.0f) continue;
+    states[seen * record] = m;
+    states[seen++ * record + 1] = l;
+  }
+  ops_.join_attention(states, record, seen, 0, nullptr);  // states without an o
+  out[0] = seen == 0 ? LOWEST : states[0] + 0.0f;  // which of two zeros won is not defined
+  out[1] = seen == 0 ? 0.0f : states[1];
 }
 
 void Engine::best(const float* x, int64_t n, int64_t k, int32_t* ids, float* values) {
@@ -44,7 +52,7 @@ void Engine::best(const float* x, int64_t n, int64_t k, int32_t* ids, float* val
   const int64_t spans = spans_of(n);
   auto* largest = reinterpret_cast<float*>(states_.at_least(static_cast<size_t>(2 * spans) * sizeof(float)));
   for_spans(n, [&](int64_t s, int64_t at, int64_t size) { largest[s] = ops_.max_of(x + at, size); });
-  float bound = -std::numeric_limits<float>::infinity();  // k values are at least this
+  float bound = LOWEST;  // k values are at least this
   if (k <= spans) {
     float* sorted = std::copy(largest, largest + spans, largest + spans) - spans;
     std::nth_element(sorted, sorted + k - 1, sorted + spans, std::greater<float>());
@@ -56,7 +64,7 @@ void Engine::best(const float* x, int64_t n, int64_t k, int32_t* ids, float* val
     for (int64_t i = s * KEY_SPAN; i < std::min(n, (s + 1) * KEY_SPAN); ++i)
       if (!(x[i] < bound)) candidates_.push_back(static_cast<int32_t>(i));
   }
-  const auto value = [&](int32_t i) { return std::isnan(x[i]) ? -std::numeric_limits<float>::infinity() : x[i]; };
+  const auto value = [&](int32_t i) { return std::isnan(x[i]) ? LOWEST : x[i]; };
   std::partial_sort(candidates_.begin(), candidates_.begin() + k, candidates_.end(), [&](int32_t a, int32_t b) {
     return value(a) > value(b) || (value(a) == value(b) && a < b);
   });

@@ -43,9 +43,10 @@ static void add(float* a, const float* b, int64_t n) {
 static void span_total(const float* x, int64_t n, float* state) {
   float weights[KEY_SPAN];
   const float top = max_of(x, n);
-  for_vectors(n, [&](int64_t i, int k) { store_some(weights + i, exp_of(load_some(x + i, k) - splat(top)), k); });
+  const F from = splat(top == -__builtin_inff() ? 0.0f : top);
+  for_vectors(n, [&](int64_t i, int k) { store_some(weights + i, exp_of(load_some(x + i, k) - from), k); });
   state[0] = top;
-  state[1] = top == -__builtin_inff() ? 0.0f : sum32(weights, n);
+  state[1] = sum32(weights, n);
 }
 
 // scratch: `count` floats.
