@@ -8,27 +8,50 @@ from engine.errors import BudgetError, BudgetTooLargeError, SettingError
 from engine.plan.spec import ExpertsSpec, ModelPlan
 from engine.settings import parse_bytes, parse_share
 from engine.tiers.hardware import MemoryReading
+from engine.tiers.raw_file import BLOCK
 
-ALIGN = 64  # every matrix in a slot starts on a cache line
+ALIGN = 64  # bytes of a cache line
+DIRECT_BYTES = 16 * BLOCK  # a matrix that is worth the gap in front of it
 KV_BLOCKS = {"f16": (1, 2), "q8_0": (32, 34)}  # values of a block of keys or values, and its bytes
 AUTO_CONTEXT = 32768  # tokens, unless the model or the memory says less
 
 
 @dataclass(frozen=True, slots=True)
 class SlotLayout:
-    """Offsets of the three matrices in the slot of one expert, and the size of the slot, bytes."""
+    """Offsets of the three matrices in the slot of one expert, and the size of the slot, bytes.
+
+    All three lie `start(expert)` bytes further on.
+    """
 
     gate: int
     up: int
     down: int
     size: int
+    step: int = 0
+
+    def start(self, expert: int) -> int:
+        """Where in its slot `expert` begins: the address for kernels is slot + start."""
+        return expert * self.step % BLOCK
 
 
 def slot_layout(experts: ExpertsSpec) -> SlotLayout:
-    """gate | up | down, each on a cache line."""
-    up = _align(experts.gate.nbytes // experts.count)
-    down = up + _align(experts.up.nbytes // experts.count)
-    return SlotLayout(0, up, down, down + _align(experts.down.nbytes // experts.count))
+    """gate | up | down, each at an offset that equals its offset in the file modulo BLOCK: there
+    direct reads land without a copy.
+
+    From one expert to the next the file's offsets grow by the bytes of a matrix: nearly always
+    whole blocks, else `start` follows those of gate and up. Small matrices lie on cache lines
+    without gaps, which would cost more memory than the copies cost time.
+    """
+    stacks = (experts.gate, experts.up, experts.down)
+    sizes = [ref.nbytes // experts.count for ref in stacks]
+    direct = min(sizes) >= DIRECT_BYTES
+    offsets, end = [], 0
+    for ref, nbytes in zip(stacks, sizes, strict=True):
+        offsets.append(end + (ref.offset - end) % BLOCK if direct else _align(end))
+        end = offsets[-1] + nbytes
+    gate, up, down = offsets
+    step = sizes[0] % BLOCK if direct else 0
+    return SlotLayout(gate, up, down, _align(end + (BLOCK if step else 0)), step)
 
 
 @dataclass(frozen=True, slots=True)
