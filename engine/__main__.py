@@ -19,7 +19,7 @@ from engine.paths import config_file
 from engine.settings import ChatSettings, EngineSettings, ServerSettings, check
 
 VERSION = "0.1.0"
-NOT_YET = ("simulate", "profile", "download")  # commands of the contract that later versions bring
+NOT_YET = ("simulate", "download")  # commands of the contract that later versions bring
 
 T = TypeVar("T")
 
@@ -124,11 +124,41 @@ def _parser() -> argparse.ArgumentParser:
     doctor = _command(commands, "doctor", _doctor, "show what Stoker finds on this machine")
     doctor.add_argument("--json", action="store_true", help="print one JSON object")
 
+    _profile_parser(commands)
     for name in NOT_YET:
         later = _command(commands, name, _not_yet, "not in this version yet")
         later.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
         later.set_defaults(name=name)
     return parser
+
+
+def _profile_parser(commands: Any) -> None:
+    about = "what traffic has taught about a model"
+    profile = commands.add_parser("profile", help=about, description=about)
+    actions = profile.add_subparsers(required=True, metavar="ACTION")
+    for name, help_text in (
+        ("list", "every profile there is"),
+        ("show", "one profile: how unequally the experts are used"),
+        ("export", "write one to a .json or .csv file"),
+        ("import", "take counts from a .json or .csv file, Spark's too"),
+        ("reset", "forget one"),
+        ("learn", "teach one from your own chats and texts"),
+    ):
+        action = _command(actions, name, _profile, help_text)
+        action.set_defaults(action=name)
+        if name == "show":
+            action.add_argument("file", nargs="?", metavar="MODEL", help="the same as --model")
+        elif name in ("export", "import"):
+            action.add_argument("path", metavar="FILE", help="file that ends in .json or .csv")
+        elif name == "reset":
+            action.add_argument("--all", action="store_true", help="every one of the model")
+        elif name == "learn":
+            action.add_argument(
+                "paths", nargs="+", metavar="FILE", help="chats (.jsonl, .json) or plain text"
+            )
+        only = () if name == "learn" else ("model", "profile", "profile_dir")
+        _add_flags(action, EngineSettings, only=only[2:] if name == "list" else only)
+        action.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def _command(
@@ -141,9 +171,14 @@ def _command(
     return command
 
 
-def _add_flags(parser: argparse.ArgumentParser, *tables: type[Any]) -> None:
+def _add_flags(
+    parser: argparse.ArgumentParser, *tables: type[Any], only: Sequence[str] = ()
+) -> None:
+    """A flag for every knob of `tables`, or for those named by `only`."""
     for table in tables:
         for field in dataclasses.fields(table):
+            if only and field.name not in only:
+                continue
             default = f" (default {field.default})" if field.default not in ("", 0) else ""
             parser.add_argument(
                 "--" + field.name.replace("_", "-"),
@@ -159,7 +194,7 @@ def _settings(args: argparse.Namespace, table: type[T]) -> T:
     config = read_config(config_file(), EngineSettings, ChatSettings, ServerSettings)
     values = {}
     for field in dataclasses.fields(table):  # type: ignore[arg-type]
-        given = getattr(args, field.name)
+        given = getattr(args, field.name, None)
         if field.name == "model" and getattr(args, "file", None):
             if given not in (None, args.file):
                 raise SettingError(f"--model is {given} and MODEL is {args.file}", "Give one")
@@ -232,6 +267,26 @@ def _doctor(args: argparse.Namespace) -> int:
     from engine.commands.doctor import doctor
 
     return doctor(args.json)
+
+
+def _profile(args: argparse.Namespace) -> int:
+    settings = _settings(args, EngineSettings)
+    if args.action == "learn":
+        from engine.commands.learn import learn
+
+        return learn(settings, args.paths, args.json)
+    from engine.commands import profile
+
+    match args.action:
+        case "export":
+            return profile.export_profile(settings, args.path, args.json)
+        case "import":
+            return profile.import_profile(settings, args.path, args.json)
+        case "reset":
+            return profile.reset_profile(settings, args.all, args.json)
+        case "show":
+            return profile.show_profile(settings, args.json)
+    return profile.list_profiles(settings, args.json)
 
 
 def _not_yet(args: argparse.Namespace) -> int:

@@ -78,6 +78,10 @@ class ProfileError(StokerError):
     """A routing profile is corrupt, foreign or of another model; it is set aside, never fatal."""
 
 
+class TextFileError(StokerError):
+    """A file with the user's texts or chats that cannot be read as one."""
+
+
 class ServerStartError(StokerError):
     """The server cannot listen: port in use, address not available, no permission."""
 

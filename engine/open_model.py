@@ -15,7 +15,7 @@ from engine.gguf.reader import GGUFFile, open_gguf
 from engine.kernels.table import Kernels
 from engine.model.transformer import Transformer
 from engine.model.weights import DenseWeights
-from engine.paths import DEMO_MODEL, data_dir
+from engine.paths import DEMO_MODEL
 from engine.plan.build import build_plan
 from engine.plan.spec import ModelPlan
 from engine.protocol import BudgetStatus, ModelInfo, Residency, ResidencyDelta, TierCounts
@@ -27,7 +27,7 @@ from engine.text.vocabulary import read_vocabulary
 from engine.tiers.budget import MemoryPlan, plan_memory, with_budget
 from engine.tiers.disk import ModelFiles
 from engine.tiers.hardware import MemoryReading, process_bytes, read_memory
-from engine.tiers.profile import RoutingProfile
+from engine.tiers.profile import RoutingProfile, open_profile
 from engine.tiers.store import ExpertStore
 
 log = logging.getLogger(__name__)
@@ -69,7 +69,8 @@ class Engine:
         self._bytes_before = bytes_before  # of the process, without a model
         self._saved = time.monotonic()
         self._look_due = self._saved + LOOK_EVERY
-        self._ranked = profile.tokens
+        self._ranked = 0  # tokens that were counted when the experts were last ranked
+        self._save_failed = False
 
     @property
     def template(self) -> ChatTemplate:
@@ -90,16 +91,18 @@ class Engine:
         self, request: GenerationRequest, cancel: threading.Event
     ) -> Iterator[GenerationEvent]:
         """Answer one request; yields after every step. Raises PromptTooLongError, DiskReadError."""
+        self._profile.switch(request.workload)
         for event in generate(self.session, self.tokenizer, request, cancel):
             yield event
             self.store.fill(FILL_SLICE)
+            self.save_now_and_then()
 
     def idle(self, seconds: float) -> bool:
         """Use a pause of about `seconds`: rank the experts by what was learned, read hot ones that
         are not resident yet, look where the others are. True if there is more to read.
         """
-        if self._profile.tokens - self._ranked >= RANK_EVERY:
-            self._ranked = self._profile.tokens
+        if self._profile.counted - self._ranked >= RANK_EVERY:
+            self._ranked = self._profile.counted
             self.store.resize(self.memory.arena)
         if self.store.fill(seconds):
             return True
@@ -108,9 +111,7 @@ class Engine:
             self.store.refresh_cold()
             took = time.monotonic() - now
             self._look_due = now + max(LOOK_EVERY, LOOK_REST * took)
-        if now - self._saved > SAVE_EVERY:
-            self._saved = now
-            self.save_profile()
+        self.save_now_and_then()
         return False
 
     def set_budget(self, budget: str) -> BudgetStatus:
@@ -159,12 +160,23 @@ class Engine:
     def hits(self) -> TierCounts:
         return self.store.hits()
 
+    def save_now_and_then(self) -> None:
+        """Save the profile if that was not done lately."""
+        now = time.monotonic()
+        if now - self._saved > SAVE_EVERY:
+            self._saved = now
+            self.save_profile()
+
     def save_profile(self) -> None:
-        """Keep what was learned; a disk that refuses is a warning."""
+        """Keep what was learned; a disk that refuses is a warning, once until it takes it again."""
         try:
             self._profile.save()
         except ProfileError as error:
-            log.warning("%s", error)
+            if not self._save_failed:
+                log.warning("%s", error)
+            self._save_failed = True
+        else:
+            self._save_failed = False
 
     def close(self, *, learn: bool = True) -> None:
         """Give all memory back; save the profile unless what ran was no real traffic."""
@@ -205,7 +217,7 @@ def open_model(settings: EngineSettings, progress: Progress = lambda *_: None) -
     kernels = Kernels(settings.threads, settings.isa)
     files = ModelFiles()
     weights = DenseWeights(plan, files, lambda done, total: progress("weights", done, total))
-    profile = _open_profile(plan, settings)
+    profile = open_profile(plan, settings)
     store = ExpertStore(plan, files, profile, memory.arena)
     store.fill_all(lambda done, total: progress("experts", done, total))
     model = Transformer(plan, kernels, weights, store, memory.context, settings.chunk, settings.kv)
@@ -243,16 +255,6 @@ def _open_template(
         if override:
             raise
         return error
-
-
-def _open_profile(plan: ModelPlan, settings: EngineSettings) -> RoutingProfile:
-    folder = Path(settings.profile_dir) if settings.profile_dir else data_dir() / "profiles"
-    experts = max(layer.experts.count for layer in plan.layers)
-    profile = RoutingProfile(
-        folder / f"{plan.fingerprint}.json", plan.fingerprint, len(plan.layers), experts
-    )
-    profile.load()
-    return profile
 
 
 def _describe(plan: ModelPlan, path: str, memory: MemoryPlan) -> ModelInfo:

@@ -62,6 +62,9 @@ class EngineSettings:
     chat_template: str = knob(
         "", "file with a chat template that replaces the model's", metavar="FILE"
     )
+    profile: str = knob(
+        "general", "workload whose routing profile is used, and taught", metavar="NAME"
+    )
     profile_dir: str = knob(
         "", "folder of the routing profiles; empty: the data folder", metavar="DIR"
     )

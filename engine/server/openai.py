@@ -3,6 +3,8 @@
 `prepare_chat` and `prepare_completion` check, render and tokenise; they run in one thread beside
 the event loop, so requests keep their order.
 
+`task_tag` or `session_id` in `metadata` name the routing profile that a request teaches.
+
 Beyond OpenAI's own fields: top_k, min_p, repetition_penalty, ignore_eos, chat_template_kwargs,
 return_progress (a chunk with `prompt_progress` after each step over the prompt), and `timings` in
 the answer, all named as in llama.cpp and vLLM.
@@ -19,6 +21,7 @@ from engine.server.fields import Fields, parse_object, unsupported
 from engine.server.messages import read_messages, read_tools
 from engine.server.replies import ChatReply, CompletionReply, Options, Prepared
 from engine.server.sampling import read_sampling, read_stop
+from engine.server.workload import read_workload
 from engine.text.generate import GenerationRequest
 from engine.text.prompt import RenderedPrompt
 
@@ -207,6 +210,7 @@ def _request(
         stop=read_stop(fields),
         top_logprobs=logprobs,
         ignore_end=fields.flag("ignore_eos"),
+        workload=read_workload(fields),
     )
 
 

@@ -25,6 +25,7 @@ class GenerationRequest:
     stop: tuple[str, ...] = ()
     top_logprobs: int | None = None
     ignore_end: bool = False  # benchmarks: go on behind an end-of-text token
+    workload: str = ""  # whose routing profile learns from this; empty: the engine's own
 
 
 @dataclass(frozen=True, slots=True)
