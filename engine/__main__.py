@@ -179,6 +179,13 @@ def _add_flags(
         for field in dataclasses.fields(table):
             if only and field.name not in only:
                 continue
+            if isinstance(field.default, bool):
+                parser.add_argument(
+                    "--" + field.name.replace("_", "-"),
+                    action=argparse.BooleanOptionalAction,
+                    help=field.metadata["help"],
+                )
+                continue
             default = f" (default {field.default})" if field.default not in ("", 0) else ""
             parser.add_argument(
                 "--" + field.name.replace("_", "-"),

@@ -9,6 +9,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from engine.decode.session import Session
 from engine.errors import ChatTemplateError, ProfileError, SettingError
 from engine.gguf.reader import GGUFFile, open_gguf
@@ -29,6 +32,7 @@ from engine.tiers.disk import ModelFiles
 from engine.tiers.hardware import MemoryReading, process_bytes, read_memory
 from engine.tiers.profile import RoutingProfile, open_profile
 from engine.tiers.store import ExpertStore
+from engine.tiers.traffic import Traffic
 
 log = logging.getLogger(__name__)
 
@@ -159,6 +163,13 @@ class Engine:
 
     def hits(self) -> TierCounts:
         return self.store.hits()
+
+    def traffic(self) -> Traffic:
+        return self.store.traffic()
+
+    def expert_uses(self) -> NDArray[np.int64]:
+        """[layers, experts] routed uses since the model was opened."""
+        return self._profile.all_uses()
 
     def save_now_and_then(self) -> None:
         """Save the profile if that was not done lately."""

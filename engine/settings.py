@@ -96,6 +96,23 @@ class ServerSettings:
     host: str = knob("127.0.0.1", "address to listen on", metavar="HOST")
     port: int = knob(8437, "port to listen on; 0: any free one", metavar="N", low=0, high=65535)
     token: str = knob("", "bearer token that every request must carry", metavar="T")
+    log_interval: float = knob(
+        0.0,
+        "seconds between two lines of figures in the log; 0: none",
+        metavar="S",
+        low=0,
+        high=1e6,
+    )
+    metrics_port: int = knob(
+        0,
+        "port of this computer that serves /metrics without the token too; 0: none",
+        metavar="N",
+        low=0,
+        high=65535,
+    )
+    metrics_experts: bool = knob(
+        False, "a series for every expert in /metrics: how often it was used"
+    )
 
 
 def check(settings: Any) -> None:

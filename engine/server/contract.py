@@ -6,10 +6,14 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from engine.protocol import BudgetStatus, ModelInfo, Residency, ResidencyDelta, TierCounts
 from engine.settings import EngineSettings
 from engine.text.generate import GenerationEvent, GenerationRequest
 from engine.text.prompt import RenderedPrompt
+from engine.tiers.traffic import Traffic
 
 Progress = Callable[[str, int, int], None]  # phase, bytes done, bytes in all
 
@@ -72,6 +76,11 @@ class LoadedModel(Protocol):
     def drain_delta(self) -> ResidencyDelta: ...
 
     def hits(self) -> TierCounts: ...
+
+    def traffic(self) -> Traffic: ...
+
+    def expert_uses(self) -> NDArray[np.int64]:
+        """[layers, experts] routed uses since the model was opened."""
 
     def close(self) -> None: ...
 

@@ -18,15 +18,18 @@ from engine.server.errors import ApiError
 from engine.server.wire import error_response
 
 ALIVE_PATH = "/livez"  # says only that the process runs; needs no token
+METRICS_PATH = "/metrics"
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The rules in force. `host` is the name that the server was told to listen on."""
+    """The rules in force. `host` is the name that the server was told to listen on; on loopback's
+    `metrics_port` nothing but the metrics is to be had, without a token."""
 
     token: str
     host: str
     loopback: bool
+    metrics_port: int = 0
 
 
 class Guard:
@@ -38,7 +41,11 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            refusal = refuse(Headers(scope=scope), scope["path"], self._access)
+            access, path = self._access, scope["path"]
+            if access.metrics_port and scope["server"][1] == access.metrics_port:
+                access = Access("", "127.0.0.1", True)
+                path = path if path == METRICS_PATH else ""
+            refusal = refuse(Headers(scope=scope), path, access)
             if refusal is not None:
                 await error_response(refusal)(scope, receive, send)
                 return
@@ -46,7 +53,7 @@ class Guard:
 
 
 def refuse(headers: Headers, path: str, access: Access) -> ApiError | None:
-    """Why a request is refused; None when it is not."""
+    """Why a request is refused; None when it is not. An empty path is one that is not there."""
     hosts = headers.getlist("host")
     if access.loopback and not (hosts and all(_own_host(host, access) for host in hosts)):
         return ApiError(
@@ -60,6 +67,8 @@ def refuse(headers: Headers, path: str, access: Access) -> ApiError | None:
             return ApiError(
                 403, f"Web pages of {origin!r} may not use this server", code="origin_not_allowed"
             )
+    if not path:
+        return ApiError(404, f"There is only {METRICS_PATH} on this port", code="not_found")
     if access.token and path != ALIVE_PATH and not _has_token(headers, access.token):
         return ApiError(
             401,

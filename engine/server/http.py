@@ -12,7 +12,8 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import uvicorn
@@ -51,6 +52,10 @@ def serve(
     )
     token = read_token() if parent_pipe else server.token
     listener, access = listen(server.host, server.port, token)
+    listeners = [listener]
+    if server.metrics_port:
+        listeners.append(listen("127.0.0.1", server.metrics_port, "", "--metrics-port")[0])
+        access = replace(access, metrics_port=server.metrics_port)
 
     failed = False
 
@@ -64,7 +69,7 @@ def serve(
                 running.stop()
             raise
 
-    running = Server(load, access, listener)
+    running = Server(load, access, listeners, server)
     if parent_pipe:
         die_with_parent()
         watch_parent(running.stop)
@@ -80,11 +85,12 @@ class Server(uvicorn.Server):
         self,
         load: Callable[[Progress], LoadedModel],
         access: Access,
-        listener: socket.socket,
+        listeners: Sequence[socket.socket],
+        settings: ServerSettings,
         announce: Callable[[str], None] | None = None,
     ) -> None:
-        self.app = create_app(load, access)
-        self.listener = listener
+        self.app = create_app(load, access, settings)
+        self.listeners = list(listeners)  # the first is the one to announce
         self._wake: Callable[[], None] = lambda: None  # the main loop's, once it runs
         self._announce = announce or _print_line
         super().__init__(
@@ -102,7 +108,7 @@ class Server(uvicorn.Server):
         )
 
     def run_until_stopped(self) -> None:
-        self.run(sockets=[self.listener])
+        self.run(sockets=self.listeners)
 
     def stop(self) -> None:
         """End soon. May be called from any thread, and from a signal handler."""
@@ -119,7 +125,7 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)
-        host, port = self.listener.getsockname()[:2]
+        host, port = self.listeners[0].getsockname()[:2]
         self._announce(json.dumps(to_json(Listening(PROTOCOL_VERSION, host, port, os.getpid()))))
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -153,8 +159,9 @@ def _print_line(line: str) -> None:
     sys.stdout.flush()
 
 
-def listen(host: str, port: int, token: str) -> tuple[socket.socket, Access]:
-    """A listening socket and the rules that go with its address. Raises ServerStartError."""
+def listen(host: str, port: int, token: str, flag: str = "--port") -> tuple[socket.socket, Access]:
+    """A listening socket and the rules that go with its address; `flag` is what set the port.
+    Raises ServerStartError."""
     if not (token.isascii() and token.isprintable() and " " not in token):
         raise ServerStartError(
             "The token has spaces or characters outside ASCII", "Use letters and digits"
@@ -174,7 +181,7 @@ def listen(host: str, port: int, token: str) -> tuple[socket.socket, Access]:
         listener.listen(128)
     except OSError as error:
         listener.close()
-        raise _cannot_listen(host, port, error) from error
+        raise _cannot_listen(host, port, flag, error) from error
     return listener, Access(token, host, loopback)
 
 
@@ -201,11 +208,12 @@ def _reuse(listener: socket.socket) -> None:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 
 
-def _cannot_listen(host: str, port: int, error: OSError) -> ServerStartError:
+def _cannot_listen(host: str, port: int, flag: str, error: OSError) -> ServerStartError:
     if error.errno == errno.EADDRINUSE:
+        free = ", or use --port 0 for any free one" if flag == "--port" else ""
         return ServerStartError(
             f"Port {port} on {host} is in use by another program",
-            "End that program, choose another port with --port, or use --port 0 for any free one",
+            f"End that program, choose another port with {flag}{free}",
         )
     if error.errno == errno.EADDRNOTAVAIL:
         return ServerStartError(
@@ -214,9 +222,9 @@ def _cannot_listen(host: str, port: int, error: OSError) -> ServerStartError:
     if isinstance(error, PermissionError):
         return ServerStartError(
             f"The system does not allow listening on port {port} of {host}",
-            "Choose a port above 1023 with --port",
+            f"Choose a port above 1023 with {flag}",
         )
     return ServerStartError(
         f"Cannot listen on {host} port {port}: {error.strerror or error}",
-        "Choose another --host or --port",
+        f"Choose another --host or {flag}",
     )

@@ -3,6 +3,7 @@
 GET  /livez      that the process runs; the only route that never needs the token
 GET  /health     Health        GET /events   server-sent events: see engine.protocol
 GET  /budget     BudgetStatus  POST /budget  {"budget": "30%"}
+GET  /metrics    the state for Prometheus
 GET  /v1/models, /v1/models/ID    POST /v1/chat/completions, /v1/completions
 """
 
@@ -29,8 +30,9 @@ from engine.server.contract import LoadedModel, Progress
 from engine.server.errors import ApiError, describe, not_ready, stopping
 from engine.server.events import Hub
 from engine.server.fields import Fields, parse_object
-from engine.server.guard import ALIVE_PATH, Access, Guard
+from engine.server.guard import ALIVE_PATH, METRICS_PATH, Access, Guard
 from engine.server.mailbox import Mailbox, call_in_loop
+from engine.server.metrics import Scrapes
 from engine.server.replies import Prepared
 from engine.server.status import Ticker
 from engine.server.wire import (
@@ -42,6 +44,7 @@ from engine.server.wire import (
     unless_gone,
 )
 from engine.server.worker import Job, Worker
+from engine.settings import ServerSettings
 from engine.text.generate import Finished, GenerationEvent, TextDelta
 
 log = logging.getLogger(__name__)
@@ -57,11 +60,13 @@ Prepare = Callable[[bytes, LoadedModel], Prepared]
 class Service:
     """What the handlers share. Made in the event loop that serves them."""
 
-    def __init__(self, load: Callable[[Progress], LoadedModel]) -> None:
+    def __init__(self, load: Callable[[Progress], LoadedModel], settings: ServerSettings) -> None:
         loop = asyncio.get_running_loop()
         self.hub = Hub(loop)
         self.worker = Worker(load, self.hub, lambda: call_in_loop(loop, self.ticker.changed))
         self.ticker = Ticker(lambda: self.worker.work, self.worker.queued, self.hub.publish)
+        self._scrapes = Scrapes(self.worker, self.ticker.now, settings.metrics_experts)
+        self._log_interval = settings.log_interval
         # One thread, so that requests keep their order; not the worker's, so that a bad request
         # is refused and a good one tokenised while another one runs.
         self._preparer = ThreadPoolExecutor(1, "prepare")
@@ -72,12 +77,15 @@ class Service:
         """The worker and the ticker run inside; at the end the model is closed."""
         self.hub.publish(self.worker.health)
         self.worker.start()
-        ticking = asyncio.create_task(self.ticker.run())
+        ticking = [asyncio.create_task(self.ticker.run())]
+        if self._log_interval:
+            ticking.append(asyncio.create_task(self.ticker.log(self._log_interval)))
         try:
             yield
         finally:
             self.stop()
-            ticking.cancel()
+            for task in ticking:
+                task.cancel()
             self._preparer.shutdown(wait=False, cancel_futures=True)
             if not await asyncio.to_thread(self.worker.join, JOIN_SECONDS):
                 log.error("the worker did not end within %d seconds", JOIN_SECONDS)
@@ -117,6 +125,10 @@ class Service:
             self.model()
             answer = self.worker.call(lambda model: model.budget())
         return JsonResponse(to_json(await asyncio.wrap_future(answer)))
+
+    async def metrics(self, request: Request) -> Response:
+        body, media_type = await self._scrapes.answer(request.headers.get("accept", ""))
+        return Response(body, media_type=media_type)
 
     async def models(self, request: Request) -> Response:
         return JsonResponse(openai.models_body(self.model().info, self._created))
@@ -237,12 +249,14 @@ async def _http_error(request: Request, error: Exception) -> Response:
 Method = Callable[[Service, Request], Awaitable[Response]]
 
 
-def create_app(load: Callable[[Progress], LoadedModel], access: Access) -> Starlette:
+def create_app(
+    load: Callable[[Progress], LoadedModel], access: Access, settings: ServerSettings
+) -> Starlette:
     """The application. `app.state.service` is there from startup on."""
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        app.state.service = Service(load)
+        app.state.service = Service(load, settings)
         async with app.state.service.running():
             yield
 
@@ -257,6 +271,7 @@ def create_app(load: Callable[[Progress], LoadedModel], access: Access) -> Starl
             route(ALIVE_PATH, Service.alive, "GET"),
             route("/health", Service.health, "GET"),
             route("/events", Service.events, "GET"),
+            route(METRICS_PATH, Service.metrics, "GET"),
             route("/budget", Service.budget, "GET", "POST"),
             route("/v1/models", Service.models, "GET"),
             route("/v1/models/{name:path}", Service.one_model, "GET"),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import logging
 import time
 from collections import deque
 from collections.abc import Callable
@@ -15,6 +16,9 @@ from dataclasses import dataclass
 from engine.protocol import Status, TierCounts
 from engine.text.generate import GenerationEvent, PromptProgress, TextDelta
 from engine.tiers.hardware import process_bytes, read_memory
+from engine.tiers.traffic import Traffic
+
+log = logging.getLogger(__name__)
 
 WORKING_SECONDS = 0.25
 IDLE_SECONDS = 2.0
@@ -32,6 +36,7 @@ class Work:
     context_size: int = 0
     hits: TierCounts = dataclasses.field(default_factory=TierCounts)
     resident_bytes: int = 0
+    traffic: Traffic = dataclasses.field(default_factory=Traffic)
 
 
 class Speed:
@@ -70,6 +75,28 @@ class Meter:
             self.answer_speed = self._answer.note(now, context_used)
 
 
+def figures(status: Status) -> str:
+    """A Status as one line for a log."""
+    hits = status.hits
+    parts = [
+        status.state,
+        f"{status.queued} waiting",
+        f"prompt {status.prompt_tokens_per_s:.1f} tok/s",
+        f"answer {status.answer_tokens_per_s:.1f} tok/s",
+        f"context {status.context_used:,} of {status.context_size:,}",
+    ]
+    if hits.total:
+        names = ("hot", "warm", "cold", "frozen")
+        shares = (f"{name} {getattr(hits, name) / hits.total:.1%}" for name in names)
+        parts.append(f"routes {' '.join(shares)}")
+    parts.append(f"experts {status.resident_bytes / 2**30:.2f} GiB in slots")
+    parts.append(
+        f"process {status.process_bytes / 2**30:.2f} GiB, "
+        f"{status.available_bytes / 2**30:.2f} GiB available"
+    )
+    return ", ".join(parts)
+
+
 class Ticker:
     """Publishes a Status four times a second while there is work, else every two seconds."""
 
@@ -97,6 +124,12 @@ class Ticker:
     def changed(self) -> None:
         """The state changed: send a Status without waiting. Event loop only."""
         self._changed.set()
+
+    async def log(self, seconds: float) -> None:
+        """Write a line of figures every `seconds`."""
+        while True:
+            await asyncio.sleep(seconds)
+            log.info("%s", figures(self.now()))
 
     async def run(self) -> None:
         while True:

@@ -26,6 +26,7 @@ from engine.server.errors import ApiError, not_ready, stopping
 from engine.server.events import Hub
 from engine.server.mailbox import Mailbox
 from engine.server.status import Meter, Work
+from engine.server.tally import Stopwatch, Tally
 from engine.text.generate import Finished, GenerationRequest
 
 log = logging.getLogger(__name__)
@@ -50,6 +51,7 @@ class Job:
 
     request: GenerationRequest
     mailbox: Mailbox
+    asked: float = field(default_factory=time.monotonic)
     cancelled: threading.Event = field(default_factory=threading.Event)
 
 
@@ -79,11 +81,12 @@ class Worker:
         self._ended = False
         self._delta_due = 0.0
         self._budget_due = 0.0
-        self._budget: BudgetStatus | None = None
+        self.budget: BudgetStatus | None = None  # the last that readers were told
         self._thread = threading.Thread(target=self._main, name="worker", daemon=True)
         self.model: LoadedModel | None = None  # set once, when it is ready
         self.health = Health(PROTOCOL_VERSION, "starting", 0, 0)
         self.work = Work()
+        self.tally = Tally()
 
     # -- from the event loop ---------------------------------------------------------------
 
@@ -186,7 +189,7 @@ class Worker:
             self._load_failed(error)
             return None
         self.model = model
-        self._budget = budget
+        self.budget = budget
         self._hub.post(budget)
         self._hub.post(residency)
         self._set_work(model, "idle", 0.0, 0.0)
@@ -258,26 +261,29 @@ class Worker:
             return self._running
 
     def _answer(self, model: LoadedModel, job: Job) -> None:
-        meter = Meter()
+        meter, watch = Meter(), Stopwatch(self.tally, job.asked)
         self._note(model, meter)
         try:
-            self._steps(model, job, meter)
+            self._steps(model, job, meter, watch)
         except StokerError as error:
+            watch.fail()
             job.mailbox.fail(error)
         except Exception as error:  # a bug in one request: that client gets 500, the others live on
+            watch.fail()
             log.exception("a request failed")
             job.mailbox.fail(error)
         finally:
             with self._wake:
                 self._running = None
 
-    def _steps(self, model: LoadedModel, job: Job, meter: Meter) -> None:
+    def _steps(self, model: LoadedModel, job: Job, meter: Meter, watch: Stopwatch) -> None:
         if job.cancelled.is_set():
             raise stopping()
         finished = False
         for event in model.generate(job.request, job.cancelled):
             job.mailbox.put(event)
             finished = isinstance(event, Finished)
+            watch.note(event)
             meter.note(event, model.context_used)
             self._note(model, meter)
             self._run_calls(model)
@@ -313,8 +319,8 @@ class Worker:
         if now >= self._budget_due:
             self._budget_due = now + BUDGET_SECONDS
             budget = model.budget()
-            if budget != self._budget:
-                self._budget = budget
+            if budget != self.budget:
+                self.budget = budget
                 self._hub.post(budget)
 
     def _report_end(self, model: LoadedModel) -> None:
@@ -329,9 +335,16 @@ class Worker:
 
     def _set_work(self, model: LoadedModel, state: str, prompt: float, answer: float) -> None:
         before = self.work.state
-        resident = 0 if self._budget is None else self._budget.bytes.hot + self._budget.bytes.warm
+        resident = 0 if self.budget is None else self.budget.bytes.hot + self.budget.bytes.warm
         self.work = Work(
-            state, prompt, answer, model.context_used, model.context_size, model.hits(), resident
+            state,
+            prompt,
+            answer,
+            model.context_used,
+            model.context_size,
+            model.hits(),
+            resident,
+            model.traffic(),
         )
         if state != before:
             self._on_change()

@@ -28,6 +28,7 @@ from engine.tiers.disk import ModelFiles
 from engine.tiers.page_cache import PageCache
 from engine.tiers.placement import place
 from engine.tiers.profile import RoutingProfile
+from engine.tiers.traffic import Traffic
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +74,8 @@ class ExpertStore:
         self._moved: set[Key] = set()
         self._used = np.zeros(shape, np.bool_)
         self.moved_bytes = 0  # read from the file since the store was opened
+        self._promotions = 0  # experts that were read into a slot of their own
+        self._all_hits = np.zeros(len(Tier), np.int64)
         self.refresh_cold()
         self.resize(arena_bytes)
 
@@ -131,6 +134,7 @@ class ExpertStore:
     def end_step(self) -> None:
         """Close the step: its counts become part of the profile and of `hits`."""
         self._profile.advance(self._step_tokens)
+        self._all_hits += self._step_hits
         frozen, cold, warm, hot = self._step_hits.tolist()
         self._recent.append((self._step_tokens, TierCounts(hot, warm, cold, frozen)))
         self._recent_tokens += self._step_tokens
@@ -225,6 +229,12 @@ class ExpertStore:
             sum(c.frozen for c in counts),
         )
 
+    def traffic(self) -> Traffic:
+        """What was served and moved since the store was opened."""
+        frozen, cold, warm, hot = self._all_hits.tolist()
+        routes = TierCounts(hot, warm, cold, frozen)
+        return Traffic(routes, self._promotions, {"disk": self.moved_bytes})
+
     def count_tiers(self) -> tuple[TierCounts, TierCounts]:
         """Experts by tier, and their bytes."""
         numbers, sizes = [], []
@@ -284,6 +294,7 @@ class ExpertStore:
         except BaseException:  # whatever it was, Ctrl+C too: the slot's bytes must not get lost
             self._arena.give(slot)
             raise
+        self._promotions += 1
         self._slots[key] = slot
         self._table[key] = slot.address
         if key in self._pending:

@@ -17,6 +17,7 @@ import pytest
 from engine.protocol import Listening, from_json
 from engine.server.contract import Progress
 from engine.server.http import Server, listen
+from engine.settings import ServerSettings
 from tests.engine.server.fake import FakeModel, wait_for
 
 
@@ -49,13 +50,23 @@ class Running:
 
 @contextlib.contextmanager
 def running(
-    load: Callable[[Progress], Any] | None = None, *, token: str = "", host: str = "127.0.0.1"
+    load: Callable[[Progress], Any] | None = None,
+    *,
+    token: str = "",
+    host: str = "127.0.0.1",
+    settings: ServerSettings | None = None,
 ) -> Iterator[Running]:
     """Serve in a thread; `load` is called in the worker's thread."""
     model = FakeModel()
     listener, access = listen(host, 0, token)
     lines: queue.Queue[str] = queue.Queue()
-    server = Server(load or (lambda progress: model), access, listener, lines.put)
+    server = Server(
+        load or (lambda progress: model),
+        access,
+        [listener],
+        settings or ServerSettings(),
+        lines.put,
+    )
     thread = threading.Thread(target=server.run_until_stopped, daemon=True)
     thread.start()
     listening = from_json(Listening, json.loads(lines.get(timeout=60)))

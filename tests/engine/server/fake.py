@@ -8,6 +8,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from engine.errors import BudgetError, ChatTemplateError, SettingError
 from engine.protocol import BudgetStatus, ModelInfo, Residency, ResidencyDelta, TierCounts
 from engine.text.generate import (
@@ -19,6 +22,7 @@ from engine.text.generate import (
     TokenScore,
 )
 from engine.text.prompt import RenderedPrompt
+from engine.tiers.traffic import Traffic
 
 LAYERS, EXPERTS, EXPERT_BYTES = 4, 16, 1000
 CONTEXT = 200
@@ -205,6 +209,14 @@ class FakeModel:
     def hits(self) -> TierCounts:
         self._enter()
         return TierCounts(1, 2, 3, 4)
+
+    def traffic(self) -> Traffic:
+        self._enter()
+        return Traffic(TierCounts(10, 20, 30, 40), 7, {"disk": 7 * EXPERT_BYTES})
+
+    def expert_uses(self) -> NDArray[np.int64]:
+        self._enter()
+        return np.arange(LAYERS * EXPERTS).reshape(LAYERS, EXPERTS)
 
     def close(self) -> None:
         self._enter()
