@@ -11,6 +11,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from engine.config_file import read_config
@@ -174,7 +175,10 @@ def _command(
 def _add_flags(
     parser: argparse.ArgumentParser, *tables: type[Any], only: Sequence[str] = ()
 ) -> None:
-    """A flag for every knob of `tables`, or for those named by `only`."""
+    """A flag for every knob of `tables`, or for those named by `only`, and `--config`."""
+    parser.add_argument(
+        "--config", metavar="FILE", help="YAML file with settings instead of the usual one"
+    )
     for table in tables:
         for field in dataclasses.fields(table):
             if only and field.name not in only:
@@ -198,7 +202,10 @@ def _add_flags(
 
 def _settings(args: argparse.Namespace, table: type[T]) -> T:
     """Defaults, then the configuration file, then the flags; checked. Raises SettingError."""
-    config = read_config(config_file(), EngineSettings, ChatSettings, ServerSettings)
+    path = config_file() if args.config is None else Path(args.config)
+    config = read_config(
+        path, EngineSettings, ChatSettings, ServerSettings, named=args.config is not None
+    )
     values = {}
     for field in dataclasses.fields(table):  # type: ignore[arg-type]
         given = getattr(args, field.name, None)

@@ -11,16 +11,19 @@ import yaml
 from engine.errors import SettingError
 
 
-def read_config(path: Path, *tables: type[Any]) -> dict[str, Any]:
-    """The values of `path` for the knobs of `tables`; empty when there is no such file.
+def read_config(path: Path, *tables: type[Any], named: bool = False) -> dict[str, Any]:
+    """The values of `path` for the knobs of `tables`; empty when there is no such file, unless the
+    user `named` it.
 
     Raises SettingError naming the file, and the line or the key, for anything that is not a knob
     with a value of the right type.
     """
     if not path.exists():
+        if named:
+            raise SettingError(f"There is no {path}", "Name the file with your settings")
         return {}
     if not path.is_file():  # a pipe would never end
-        raise SettingError(f"{path} is no ordinary file", "Remove it")
+        raise SettingError(f"{path} is no ordinary file", "Name or write a file with settings")
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import threading
 import time
@@ -38,6 +39,7 @@ log = logging.getLogger(__name__)
 
 Progress = Callable[[str, int, int], None]  # phase, bytes done, bytes in all
 
+NOT_YET = ("slots", "eviction_policy", "warmup_tokens", "stats_window")  # knobs of later versions
 RANK_EVERY = 32  # tokens after which a pause ranks the experts anew
 LOOK_EVERY = 5.0  # seconds between two looks at which experts the system holds in memory, or ...
 LOOK_REST = 500  # ... this many times what a look took, if longer: an idle engine must not burn
@@ -176,12 +178,12 @@ class Engine:
         now = time.monotonic()
         if now - self._saved > SAVE_EVERY:
             self._saved = now
-            self.save_profile()
+            self.save_profile(last=False)
 
-    def save_profile(self) -> None:
+    def save_profile(self, *, last: bool = True) -> None:
         """Keep what was learned; a disk that refuses is a warning, once until it takes it again."""
         try:
-            self._profile.save()
+            self._profile.save(last=last)
         except ProfileError as error:
             if not self._save_failed:
                 log.warning("%s", error)
@@ -210,6 +212,13 @@ def open_model(settings: EngineSettings, progress: Progress = lambda *_: None) -
             "system's file cache",
             "Use --ram auto",
         )
+    for field in dataclasses.fields(settings):
+        value = getattr(settings, field.name)
+        if field.name in NOT_YET and value != field.default:
+            raise SettingError(
+                f"--{field.name.replace('_', '-')} is {value}: not in this version yet",
+                "Leave it out",
+            )
     bytes_before = process_bytes()
     path = settings.model or str(DEMO_MODEL)
     progress("reading", 0, 0)

@@ -62,6 +62,25 @@ class EngineSettings:
     chat_template: str = knob(
         "", "file with a chat template that replaces the model's", metavar="FILE"
     )
+    slots: int = knob(
+        0, "most experts in slots; 0: as many as the budget holds", metavar="N", low=0, high=1 << 24
+    )
+    eviction_policy: str = knob(
+        "pool",
+        "who holds a slot: pool learns from every token, lru keeps what was used last, hot-score "
+        "keeps the best of the profile, spark splits the slots between these two",
+        choices=("pool", "lru", "hot-score", "spark"),
+    )
+    warmup_tokens: int = knob(
+        0,
+        "tokens after the start during which no expert that the profile ranks high is evicted",
+        metavar="N",
+        low=0,
+        high=1 << 30,
+    )
+    stats_window: int = knob(
+        200, "tokens over which the hit rate is counted", metavar="N", low=1, high=1 << 20
+    )
     profile: str = knob(
         "general", "workload whose routing profile is used, and taught", metavar="NAME"
     )

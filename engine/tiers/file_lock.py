@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sys
 import time
@@ -10,13 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _PAUSE = 0.02  # seconds between two tries
+_HELD = (errno.EAGAIN, errno.EWOULDBLOCK, errno.EACCES, errno.EDEADLK)  # by another process
 
 
 @contextlib.contextmanager
 def locked(path: Path, patience: float) -> Iterator[bool]:
     """Hold `path` inside, waiting for it at most `patience` seconds. False when another process
-    kept it, or the file system has no locks: what is inside then runs without. Raises OSError when
-    the file cannot be made."""
+    kept it; a file system without locks lets everybody in. Raises OSError when the file cannot be
+    made."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         deadline = time.monotonic() + patience
@@ -37,6 +39,6 @@ def _try(handle: int) -> bool:
             import fcntl
 
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
+    except OSError as error:
+        return error.errno not in _HELD
     return True

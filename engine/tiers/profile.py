@@ -40,7 +40,8 @@ log = logging.getLogger(__name__)
 
 BLOCK = HALF_LIFE // 80  # tokens that count as being of one age: it errs by 0.9 percent at most
 PRIOR = 256  # tokens of its own that weigh as much for a workload as all of the general profile
-LOCK_PATIENCE = 5.0  # seconds; a save takes about a hundredth of one
+LOCK_PATIENCE = 5.0  # seconds; a save takes a hundredth of one, more on a slow disk
+SHORT_PATIENCE = 0.2  # while somebody waits for an answer
 MOST_UNSAVED = 64  # workloads that wait for a disk that refuses to save them
 
 
@@ -171,13 +172,16 @@ class RoutingProfile:
             return None
         return saved
 
-    def save(self) -> None:
-        """Add what is new to the files. Raises ProfileError when the disk refuses; the files are
-        then whole, and what is new is kept for the next try."""
+    def save(self, *, last: bool = True) -> None:
+        """Add what is new to the files; unless this is the `last` chance, not while another process
+        keeps them locked. Raises ProfileError when the disk refuses; the files are then whole, and
+        what is new is kept for the next try."""
         self._close_block()
         if not self._fresh:
             return
-        with self._writing():
+        with self._writing(LOCK_PATIENCE if last else SHORT_PATIENCE) as held:
+            if not (held or last):
+                return
             for workload in list(self._fresh):
                 saved = self._read_again(workload)
                 # A signal between these two counts tokens twice: it shifts a share, loses nothing.
@@ -190,18 +194,18 @@ class RoutingProfile:
     def put_before(self, older: RoutingCounts) -> None:
         """Save `older` as what was before all that the running workload has learned. Raises as
         `save`."""
-        with self._writing():
+        with self._writing(LOCK_PATIENCE):
             saved = self._read_again(self._workload)
             self._write(self._workload, saved, older.then(saved.counts))
 
     @contextlib.contextmanager
-    def _writing(self) -> Iterator[None]:
-        """Nobody else writes inside."""
+    def _writing(self, patience: float) -> Iterator[bool]:
+        """Nobody else writes inside; False when another process did not give way."""
         folder = self.path.parent
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            with locked(folder / ".lock", LOCK_PATIENCE):
-                yield
+            with locked(folder / ".lock", patience) as held:
+                yield held
         except OSError as error:
             raise ProfileError(
                 f"Profiles cannot be saved in {folder}: {error.strerror or error}",

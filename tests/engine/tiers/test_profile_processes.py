@@ -8,8 +8,11 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from engine.tiers import profile as profile_module
+from engine.tiers.profile import RoutingProfile
 from engine.tiers.profile_file import read_profile
 
 # Learns one token and saves, again and again; says after each save how many are safe.
@@ -47,6 +50,31 @@ def test_processes_that_save_at_once_lose_nothing(tmp_path: Path) -> None:
         assert one.returncode == 0
     assert tokens(path) == 3 * 40
     assert not list(tmp_path.glob("*.new"))
+
+
+def test_a_process_that_never_gives_way_stops_no_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(profile_module, "LOCK_PATIENCE", 0.3)
+    hold = (
+        "import sys, time; from pathlib import Path; from engine.tiers.file_lock import locked\n"
+        "with locked(Path(sys.argv[1]), 5) as held: print(held, flush=True); time.sleep(60)"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", hold, str(tmp_path / ".lock")], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert holder.stdout is not None and holder.stdout.readline() == "True\n"
+        profile = RoutingProfile(tmp_path / "abc.json", "abc", 40, 128)
+        profile.count(0, np.array([1]), np.array([1]))
+        profile.advance(1)
+        profile.save(last=False)
+        assert tokens(tmp_path / "abc.json") == 0  # tried again later
+        profile.save()  # at the end rather without the lock than not at all
+        assert tokens(tmp_path / "abc.json") == 1
+    finally:
+        holder.kill()
+        holder.communicate()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
