@@ -1,4 +1,4 @@
-"""The composition root: file → plan → placement → store → model → session. Read this first."""
+"""The composition root: file → plan → policy → store → model → session. Read this first."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ from engine.text.vocabulary import read_vocabulary
 from engine.tiers.budget import MemoryPlan, plan_memory, with_budget
 from engine.tiers.disk import ModelFiles
 from engine.tiers.hardware import MemoryReading, process_bytes, read_memory
+from engine.tiers.policies.table import POLICIES
 from engine.tiers.profile import RoutingProfile, open_profile
 from engine.tiers.store import ExpertStore
 from engine.tiers.traffic import Traffic
@@ -39,8 +40,7 @@ log = logging.getLogger(__name__)
 
 Progress = Callable[[str, int, int], None]  # phase, bytes done, bytes in all
 
-NOT_YET = ("slots", "eviction_policy", "warmup_tokens", "stats_window")  # knobs of later versions
-RANK_EVERY = 32  # tokens after which a pause ranks the experts anew
+NOT_YET = ("slots", "warmup_tokens")  # knobs of later versions
 LOOK_EVERY = 5.0  # seconds between two looks at which experts the system holds in memory, or ...
 LOOK_REST = 500  # ... this many times what a look took, if longer: an idle engine must not burn
 SAVE_EVERY = 60.0  # seconds between two savings of the profile
@@ -75,7 +75,6 @@ class Engine:
         self._bytes_before = bytes_before  # of the process, without a model
         self._saved = time.monotonic()
         self._look_due = self._saved + LOOK_EVERY
-        self._ranked = 0  # tokens that were counted when the experts were last ranked
         self._save_failed = False
 
     @property
@@ -104,12 +103,9 @@ class Engine:
             self.save_now_and_then()
 
     def idle(self, seconds: float) -> bool:
-        """Use a pause of about `seconds`: rank the experts by what was learned, read hot ones that
-        are not resident yet, look where the others are. True if there is more to read.
+        """Use a pause of about `seconds`: read experts that got a slot, look where the others
+        are. True if there is more to read.
         """
-        if self._profile.counted - self._ranked >= RANK_EVERY:
-            self._ranked = self._profile.counted
-            self.store.resize(self.memory.arena)
         if self.store.fill(seconds):
             return True
         now = time.monotonic()
@@ -238,7 +234,14 @@ def open_model(settings: EngineSettings, progress: Progress = lambda *_: None) -
     files = ModelFiles()
     weights = DenseWeights(plan, files, lambda done, total: progress("weights", done, total))
     profile = open_profile(plan, settings)
-    store = ExpertStore(plan, files, profile, memory.arena)
+    store = ExpertStore(
+        plan,
+        files,
+        profile,
+        memory.arena,
+        POLICIES[settings.eviction_policy],
+        settings.stats_window,
+    )
     store.fill_all(lambda done, total: progress("experts", done, total))
     model = Transformer(plan, kernels, weights, store, memory.context, settings.chunk, settings.kv)
     return Engine(

@@ -32,11 +32,12 @@ class Priority(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Fill `into` from byte `offset` of `path`."""
+    """Fill `into` from byte `offset` of `path`, around the page cache or by way of it."""
 
     path: str
     offset: int
     into: memoryview
+    direct: bool = True
 
 
 class Reader(Protocol):
@@ -44,6 +45,9 @@ class Reader(Protocol):
 
     def read_direct(self, path: str, offset: int, into: memoryview, bounce: memoryview) -> None:
         """See `ModelFiles.read_direct`."""
+
+    def read_into(self, path: str, offset: int, into: memoryview) -> None:
+        """See `ModelFiles.read_into`."""
 
 
 class Ticket:
@@ -161,7 +165,11 @@ class ReadQueue:
             ticket, request = begun
             error: DiskReadError | None = None
             try:
-                self._reader.read_direct(request.path, request.offset, request.into, bounce)
+                path, offset, into = request.path, request.offset, request.into
+                if request.direct:
+                    self._reader.read_direct(path, offset, into, bounce)
+                else:
+                    self._reader.read_into(path, offset, into)
             except DiskReadError as caught:
                 error = caught
             except Exception as caught:
@@ -240,4 +248,4 @@ def _cut(read: Read) -> Iterator[Read]:
     for at in range(read.offset - read.offset % BLOCK, end, REQUEST_BYTES):
         start, stop = max(at, read.offset), min(at + REQUEST_BYTES, end)
         part = read.into[start - read.offset : stop - read.offset]
-        yield Read(read.path, start, part)
+        yield Read(read.path, start, part, read.direct)

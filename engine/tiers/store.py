@@ -1,10 +1,10 @@
 """The expert store: the one owner of expert bytes, and of the table that kernels read.
 
-A table `(layer, expert) -> address` is all that the kernels know. The address is a slot of the
-arena for a resident expert (hot: the placement ranks it high; warm: recently used, kept in a ring
-by least recent use), else 0. Experts that a step needs and that are not resident are read from the
-file, into the ring where it has room that this step does not use itself, or into staging slots
-that live only while one layer runs. A slot is filled before its address enters the table, and
+A table `(layer, expert) -> address` is all that the kernels know: a slot of the arena for a
+resident expert, else 0. Who has a slot is the policy's decision alone; the store carries it out.
+Experts that a step needs and that are not resident are read from the file, into a slot of their own
+if the policy gives them one, else into staging slots that live only while one layer runs; what is
+there already is computed meanwhile. A slot is filled before its address enters the table, and
 nothing that the running step has used is overwritten before the step ends.
 """
 
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -25,67 +24,76 @@ from engine.protocol import ResidencyDelta, Tier, TierCounts
 from engine.tiers.arena import Arena, Slot, make_slots
 from engine.tiers.budget import largest_slot, slot_layout, staging_slots
 from engine.tiers.disk import ModelFiles
+from engine.tiers.fetch import Fetcher
+from engine.tiers.hardware import read_memory
+from engine.tiers.hits import Hits
 from engine.tiers.page_cache import PageCache
-from engine.tiers.placement import place
+from engine.tiers.policies.pool import PoolPolicy
+from engine.tiers.policy import PROMPT_TOKENS, Experts, Move, Policy
 from engine.tiers.profile import RoutingProfile
+from engine.tiers.read_queue import DEPTH, Priority, ReadQueue, Ticket
 from engine.tiers.traffic import Traffic
 
 log = logging.getLogger(__name__)
 
-Key = tuple[int, int]  # (layer, expert)
-
-ADMIT_TOKENS = 8  # a step over more tokens is a prompt: it fills the ring's free room, evicts none
 HITS_WINDOW = 200  # tokens over which `hits` is counted
+RELABEL_STEPS = 8  # steps between two looks at who is hot
 
 
 class ExpertStore:
     """Experts of `plan` within an arena of `arena_bytes`. Used by one thread.
 
     One step: `begin_step(tokens)`, then for each layer in turn `serve`, or `found` where every
-    expert has an address, then `end_step()`.
+    expert has an address, then `end_step()`. An expert's key is `layer * width + expert`, the flat
+    index into [layers, width].
     """
 
     def __init__(
-        self, plan: ModelPlan, files: ModelFiles, profile: RoutingProfile, arena_bytes: int
+        self,
+        plan: ModelPlan,
+        files: ModelFiles,
+        profile: RoutingProfile,
+        arena_bytes: int,
+        policy: type[Policy] = PoolPolicy,
+        hits_window: int = HITS_WINDOW,
     ) -> None:
-        self._experts = [layer.experts for layer in plan.layers]
-        self._layouts = [slot_layout(x) for x in self._experts]
-        self._files = files
+        experts = [layer.experts for layer in plan.layers]
+        sizes = np.zeros((len(experts), max(x.count for x in experts)), np.int64)
+        for of_layer, x in zip(sizes, experts, strict=True):
+            of_layer[: x.count] = slot_layout(x).size
+        self._width = sizes.shape[1]
+        self._sizes = sizes.ravel()
         self._profile = profile
+        self._queue = ReadQueue(files)
+        self._fetcher = Fetcher(plan, self._queue)
         self._page_cache = PageCache(plan)
-        # An expert that was just read lies in the page cache; whether it stays is noticed later.
-        self._outside = Tier.COLD if self._page_cache.answers else Tier.FROZEN
         self._arena = Arena(arena_bytes)
         self._staging = make_slots(largest_slot(plan), staging_slots(plan))
-        shape = (len(self._experts), max(x.count for x in self._experts))
-        self._table = np.zeros(shape, np.uint64)
-        self.tiers = np.full(shape, Tier.FROZEN, np.uint8)
-        self._sizes = np.array([layout.size for layout in self._layouts], np.int64)
-        self._slots: dict[Key, Slot] = {}
-        self._ring: OrderedDict[Key, None] = OrderedDict()  # least recently used first
-        self._hot: dict[Key, None] = {}  # best first; those not yet read are in `_pending`
-        self._pending: dict[Key, None] = {}  # hot experts that are not read yet, best first
-        self.pending_bytes = 0  # room that they will take
-        self._step_uses = np.zeros(shape, np.bool_)
-        self._step_tokens = 0
-        self._step_hits = np.zeros(len(Tier), np.int64)
-        self._recent: deque[tuple[int, TierCounts]] = deque()
-        self._recent_tokens = 0
-        self._moved: set[Key] = set()
-        self._used = np.zeros(shape, np.bool_)
-        self.moved_bytes = 0  # read from the file since the store was opened
+        self._policy = policy(
+            Experts(sizes, max(x.used for x in experts)), arena_bytes, profile.counts
+        )
+        self._table = np.zeros(sizes.shape, np.uint64)
+        self.tiers = np.full(sizes.shape, Tier.FROZEN, np.uint8)
+        self._slots: dict[int, Slot] = {}
+        self._pending: dict[int, None] = {}  # have a slot by the policy, are not read yet
+        self.pending_bytes = 0
+        self._hits = Hits(hits_window)
+        self._prompt = False
+        self._steps = 0
+        self._direct = False  # the page cache has no room for what is not resident
+        self._moved: set[tuple[int, int]] = set()
+        self._used = np.zeros(sizes.shape, np.bool_)
         self._promotions = 0  # experts that were read into a slot of their own
-        self._all_hits = np.zeros(len(Tier), np.int64)
         self.refresh_cold()
-        self.resize(arena_bytes)
+        self._await(self._policy.best_first(np.flatnonzero(self._policy.resident)).tolist())
 
     # ---- one step
 
     def begin_step(self, tokens: int) -> None:
         """Start a step over `tokens` tokens."""
-        self._step_tokens = tokens
-        self._step_uses.fill(False)
-        self._step_hits.fill(0)
+        self._prompt = tokens > PROMPT_TOKENS
+        self._hits.begin(tokens)
+        self._policy.begin_step(tokens)
 
     def addresses(self, layer: int) -> NDArray[np.uint64]:
         """[experts] slot addresses of `layer`, 0 for an expert that is not resident. It stays the
@@ -97,9 +105,7 @@ class ExpertStore:
         """Count one token's experts `ids` [layers, used] of the layers first, first + 1, ...: each
         had an address."""
         layers = np.arange(first, first + len(ids))[:, None]
-        tiers = self._count(layers, ids, np.ones_like(ids))
-        for at, use in np.argwhere(tiers == Tier.WARM).tolist():
-            self._ring.move_to_end((first + at, int(ids[at, use])))
+        self._count(layers, ids, np.ones_like(ids))
 
     def serve(self, layer: int, ids: NDArray[np.int32]) -> Iterator[NDArray[np.uint64]]:
         """Give the addresses of the experts `ids` [tokens, used] of `layer`, in one or more parts.
@@ -109,109 +115,173 @@ class ExpertStore:
         Raises DiskReadError.
         """
         experts, uses = np.unique(ids, return_counts=True)
-        self._count(layer, experts, uses)  # before the first admission: none is another's victim
-        part = np.zeros_like(self._table[layer])
-        missing: list[int] = []
-        for expert in experts.tolist():
-            key = (layer, expert)
-            if key in self._slots or self._admit(key):
-                if key in self._ring:
-                    self._ring.move_to_end(key)
-                part[expert] = self._table[key]
-            else:
-                missing.append(expert)
-        size = len(self._staging)
-        for at in range(0, len(missing), size):
-            for expert, slot in zip(missing[at : at + size], self._staging, strict=False):
-                self._read(layer, expert, slot)
-                self._label((layer, expert), self._outside)
-                part[expert] = slot.address
-            yield part
-            part = np.zeros_like(part)
+        self._count(layer, experts, uses)
+        table = self._table[layer]
+        part = np.zeros_like(table)
+        part[experts] = table[experts]
+        missing = (layer * self._width + experts[part[experts] == 0]).tolist()
         if not missing:
             yield part
+            return
+        flying: dict[Ticket, tuple[int, Slot]] = {}
+        try:
+            staged = self._admit(missing, flying)
+            spare = list(self._staging)
+            self._stage(staged, spare, flying)
+            if part.any():
+                yield part
+            while flying:
+                part = np.zeros_like(table)
+                lent = []
+                for ticket in self._arrived(flying):
+                    key, slot = flying.pop(ticket)
+                    if self._arrive(key, slot, ticket):
+                        lent.append(slot)
+                    part[key % self._width] = self._address(key, slot)
+                yield part
+                spare += lent
+                self._stage(staged, spare, flying)
+        finally:
+            self._give_up(flying)
 
     def end_step(self) -> None:
         """Close the step: its counts become part of the profile and of `hits`."""
-        self._profile.advance(self._step_tokens)
-        self._all_hits += self._step_hits
-        frozen, cold, warm, hot = self._step_hits.tolist()
-        self._recent.append((self._step_tokens, TierCounts(hot, warm, cold, frozen)))
-        self._recent_tokens += self._step_tokens
-        while self._recent_tokens - self._recent[0][0] >= HITS_WINDOW:
-            self._recent_tokens -= self._recent.popleft()[0]
-        self._step_uses.fill(False)
+        self._profile.advance(self._hits.end())
+        # A prompt is read around the residents; what it showed to be worth a slot follows. Answers
+        # give slots to what they read anyway, and leave the disk to the misses of the next token.
+        self._carry_out(self._policy.end_step(self._arena.capacity if self._prompt else 0))
+        self._steps += 1
+        if self._steps % RELABEL_STEPS == 0:
+            self._relabel()
 
     def _count(
         self, layer: int | NDArray[np.intp], experts: NDArray[np.int32], uses: NDArray[Any]
-    ) -> NDArray[np.uint8]:
-        """Count `uses` of distinct `experts`; gives their tiers."""
+    ) -> None:
+        """Count `uses` of distinct `experts`."""
         self._profile.count(layer, experts, uses)
         self._used[layer, experts] = True
-        self._step_uses[layer, experts] = True
-        tiers: NDArray[np.uint8] = self.tiers[layer, experts]
-        np.add.at(self._step_hits, tiers, uses)
-        return tiers
+        self._hits.count(self.tiers[layer, experts], uses)
+        keys = (layer * self._width + experts).ravel().astype(np.intp)
+        self._policy.use(keys, uses.ravel())
+
+    # ---- the experts that a step misses
+
+    def _admit(self, missing: list[int], flying: dict[Ticket, tuple[int, Slot]]) -> list[int]:
+        """Begin to read those of `missing` that have a slot of their own; gives the others."""
+        self._carry_out(
+            self._policy.admit(
+                [key for key in missing if not self._policy.resident[key]], streamed=True
+            )
+        )
+        staged = []
+        for key in missing:
+            slot = self._take(key) if key in self._pending else None
+            if slot is None:
+                staged.append(key)
+            else:
+                flying[self._start(key, slot, Priority.NOW)] = key, slot
+        return staged
+
+    def _stage(
+        self, waiting: list[int], spare: list[Slot], flying: dict[Ticket, tuple[int, Slot]]
+    ) -> None:
+        """Begin to read as many of `waiting` as there are `spare` staging slots."""
+        while waiting and spare:
+            key, slot = waiting.pop(0), spare.pop()
+            flying[self._start(key, slot, Priority.NOW)] = key, slot
+
+    def _arrived(self, flying: dict[Ticket, tuple[int, Slot]]) -> list[Ticket]:
+        """Wait for tickets: one token computes what came at once; over a prompt each part costs as
+        much as a few experts, so half of the staging slots are waited for."""
+        done = self._queue.wait_any(list(flying))
+        least = min(len(flying), len(self._staging) // 2) if self._prompt else 1
+        while len(done) < least:
+            rest = [ticket for ticket in flying if ticket not in done]
+            done += self._queue.wait_any(rest)
+        return done
+
+    def _arrive(self, key: int, slot: Slot, ticket: Ticket) -> bool:
+        """Make a read expert resident. True for one in a staging slot. Raises the read's error."""
+        lent = slot in self._staging
+        if ticket.error:
+            if not lent:
+                self._forget(key, slot)
+            raise ticket.error
+        if lent:
+            self._label(key, self._outside)
+        else:
+            self._link(key, slot)
+        return lent
+
+    def _give_up(self, flying: dict[Ticket, tuple[int, Slot]]) -> None:
+        """The step ends early: keep what was read, forget the rest."""
+        self._queue.abandon(list(flying))
+        for ticket, (key, slot) in flying.items():
+            if slot in self._staging:
+                continue
+            if ticket.error:
+                self._forget(key, slot)
+            else:
+                self._link(key, slot)
+        flying.clear()
 
     # ---- placement
 
     def resize(self, arena_bytes: int) -> None:
-        """Change the arena between two steps: the best-ranked experts are hot, the most recently
-        used others stay warm as far as they fit. Hot experts that are not resident yet are read
-        by `fill`, or when a step needs them."""
-        self._hot = dict.fromkeys(place(self._profile.counts, self._sizes, arena_bytes).hot)
-        hot_bytes = sum(int(self._sizes[layer]) for layer, _ in self._hot)
-        # Experts that are hot no more queue up behind the ring's own, the best-ranked last.
-        demoted = [key for key in self._slots if key not in self._hot and key not in self._ring]
-        ring = [*reversed(demoted), *(key for key in self._ring if key not in self._hot)]
-        room = arena_bytes - hot_bytes
-        kept: list[Key] = []
-        for key in reversed(ring):
-            size = int(self._sizes[key[0]])
-            if size <= room:
-                room -= size
-                kept.append(key)
-            else:
-                self._drop(key)
-        self._ring = OrderedDict.fromkeys(reversed(kept))
-        for key in self._slots:
-            self._label(key, Tier.HOT if key in self._hot else Tier.WARM)
-        self._pending = dict.fromkeys(key for key in self._hot if key not in self._slots)
-        self.pending_bytes = sum(int(self._sizes[layer]) for layer, _ in self._pending)
+        """Change the arena between two steps: the best-ranked experts stay or get a slot. Those
+        that are not resident yet are read by `fill`, or when a step needs them."""
+        change = self._policy.resize(arena_bytes)
+        for key in change.evicted.tolist():
+            self._drop(key)
         self._arena.resize(arena_bytes)
+        self._await(change.entered.tolist())
+        self._relabel()
 
     def fill(self, seconds: float) -> bool:
-        """Read hot experts that are not resident yet for about `seconds`. True if any are left."""
+        """Read experts that got a slot for about `seconds`. True if any are left."""
         deadline = time.monotonic() + seconds
-        while self._pending and time.monotonic() < deadline:
-            try:
-                placed = self._place(next(iter(self._pending)))
-            except DiskReadError as error:
-                # Nobody waits for these: a step that needs one will meet the error itself.
-                log.warning("%s", error)
-                placed = False
-            if not placed:
-                self._pending.clear()
-                self.pending_bytes = 0
+        flying: dict[Ticket, tuple[int, Slot]] = {}
+        try:
+            while self._pending or flying:
+                for key in list(self._pending):
+                    if len(flying) >= DEPTH or time.monotonic() >= deadline:
+                        break
+                    slot = self._take(key)
+                    if slot is not None:
+                        flying[self._start(key, slot, Priority.PLANNED)] = key, slot
+                if not flying:
+                    break
+                for ticket in self._queue.wait_any(list(flying)):
+                    self._arrive(*flying.pop(ticket), ticket)
+        except DiskReadError as error:
+            # Nobody waits for these: a step that needs one will meet the error itself.
+            log.warning("%s", error)
+            self._give_up(flying)
+            for key in list(self._pending):
+                self._drop(key)
+                self._policy.withdraw(key)
+        finally:
+            self._give_up(flying)
+        self._relabel()
         return bool(self._pending)
 
     def fill_all(self, progress: Callable[[int, int], None]) -> None:
-        """Read every hot expert; `progress` is told (bytes done, bytes in all)."""
+        """Read every expert that has a slot; `progress` is told (bytes done, bytes in all)."""
         total = self.pending_bytes
         while self.fill(0.05):
             progress(total - self.pending_bytes, total)
         progress(total, total)
 
     def refresh_cold(self) -> None:
-        """Look again which experts outside the arena lie in main memory, as the file's pages."""
-        outside = self.tiers <= Tier.COLD
+        """Look again which experts outside the arena lie in main memory, as the file's pages, and
+        whether there is room for the others."""
+        outside = (self.tiers <= Tier.COLD) & (self._sizes > 0).reshape(self.tiers.shape)
         if not outside.any():
             return
         in_memory = self._page_cache.resident()
-        tiers = np.where(in_memory, Tier.COLD, Tier.FROZEN).astype(np.uint8)
-        changed = outside & (tiers != self.tiers)
-        self.tiers[changed] = tiers[changed]
-        self._moved.update((int(layer), int(e)) for layer, e in np.argwhere(changed))
+        left = int(self._sizes[(outside & ~in_memory).ravel()].sum())
+        self._direct = left > read_memory().available
+        self._label_all(outside, np.where(in_memory, Tier.COLD, Tier.FROZEN))
 
     # ---- what can be seen
 
@@ -219,30 +289,26 @@ class ExpertStore:
     def resident_bytes(self) -> int:
         return self._arena.used
 
+    @property
+    def moved_bytes(self) -> int:
+        """Read from the file since the store was opened."""
+        return self._queue.totals()[0]
+
     def hits(self) -> TierCounts:
-        """Routed expert uses of the last ~HITS_WINDOW tokens, by the tier that served them."""
-        counts = [c for _, c in self._recent]
-        return TierCounts(
-            sum(c.hot for c in counts),
-            sum(c.warm for c in counts),
-            sum(c.cold for c in counts),
-            sum(c.frozen for c in counts),
-        )
+        """Routed expert uses of the last tokens, by the tier that served them."""
+        return self._hits.recent()
 
     def traffic(self) -> Traffic:
         """What was served and moved since the store was opened."""
-        frozen, cold, warm, hot = self._all_hits.tolist()
-        routes = TierCounts(hot, warm, cold, frozen)
-        return Traffic(routes, self._promotions, {"disk": self.moved_bytes})
+        return Traffic(self._hits.total(), self._promotions, {"disk": self.moved_bytes})
 
     def count_tiers(self) -> tuple[TierCounts, TierCounts]:
         """Experts by tier, and their bytes."""
-        numbers, sizes = [], []
-        for tier in (Tier.HOT, Tier.WARM, Tier.COLD, Tier.FROZEN):
-            of_layer = (self.tiers == tier).sum(axis=1)
-            numbers.append(int(of_layer.sum()))
-            sizes.append(int((of_layer * self._sizes).sum()))
-        return TierCounts(*numbers), TierCounts(*sizes)
+        tiers = self.tiers.ravel()
+        there = self._sizes > 0
+        masks = [there & (tiers == t) for t in (Tier.HOT, Tier.WARM, Tier.COLD, Tier.FROZEN)]
+        numbers = (int(mask.sum()) for mask in masks)
+        return TierCounts(*numbers), TierCounts(*(int(self._sizes[mask].sum()) for mask in masks))
 
     def drain_delta(self) -> ResidencyDelta:
         """What moved and what was used since the last call."""
@@ -254,6 +320,7 @@ class ExpertStore:
 
     def close(self) -> None:
         """Give all memory back."""
+        self._queue.close()
         for key in list(self._slots):
             self._drop(key)
         self._arena.close()
@@ -261,67 +328,82 @@ class ExpertStore:
             slot.close()
         self._page_cache.close()
 
-    # ---- moving experts
+    # ---- slots
 
-    def _admit(self, key: Key) -> bool:
-        """Make room for `key` and read it. False when this step leaves no room."""
-        size = int(self._sizes[key[0]])
-        if key not in self._pending:
-            # Room that hot experts will take, as soon as they are read, is not the ring's.
-            free = self._arena.capacity - self._arena.used - self.pending_bytes
-            victims: list[Key] = []
-            if free < size and self._step_tokens > ADMIT_TOKENS:
-                return False
-            for victim in self._ring:
-                if free >= size:
-                    break
-                if not self._step_uses[victim]:
-                    victims.append(victim)
-                    free += int(self._sizes[victim[0]])
-            if free < size:
-                return False
-            for victim in victims:
-                self._drop(victim)
-        return self._place(key)
+    def _carry_out(self, moves: list[Move]) -> None:
+        """Unlink whom the policy evicted; those who enter wait for their bytes."""
+        for move in moves:
+            for key in move.evicted:
+                self._drop(key)
+            self._await([move.enters])
 
-    def _place(self, key: Key) -> bool:
-        """Read `key` into a slot of its own. False when the system has no memory for one."""
-        slot = self._arena.take(int(self._sizes[key[0]]))
+    def _await(self, keys: list[int]) -> None:
+        for key in keys:
+            self._pending[key] = None
+            self.pending_bytes += int(self._sizes[key])
+
+    def _take(self, key: int) -> Slot | None:
+        """A slot for a pending expert, which then is pending no more. None without memory."""
+        slot = self._arena.take(int(self._sizes[key]))
+        self._settle(key)
         if slot is None:
-            return False
-        try:
-            self._read(*key, slot)
-        except BaseException:  # whatever it was, Ctrl+C too: the slot's bytes must not get lost
-            self._arena.give(slot)
-            raise
-        self._promotions += 1
-        self._slots[key] = slot
-        self._table[key] = slot.address
+            self._policy.withdraw(key)
+        return slot
+
+    def _settle(self, key: int) -> None:
         if key in self._pending:
             del self._pending[key]
-            self.pending_bytes -= slot.size
-        if key in self._hot:
-            self._label(key, Tier.HOT)
-        else:
-            self._ring[key] = None
-            self._label(key, Tier.WARM)
-        return True
+            self.pending_bytes -= int(self._sizes[key])
 
-    def _drop(self, key: Key) -> None:
-        self._ring.pop(key, None)
-        self._table[key] = 0
-        self._arena.give(self._slots.pop(key))
-        self._label(key, self._outside)
+    def _start(self, key: int, slot: Slot, priority: Priority) -> Ticket:
+        layer, expert = divmod(key, self._width)
+        direct = self._direct and self.tiers[layer, expert] != Tier.COLD
+        return self._fetcher.start(layer, expert, slot, direct=direct, priority=priority)
 
-    def _label(self, key: Key, tier: Tier) -> None:
-        if self.tiers[key] != tier:
-            self.tiers[key] = tier
-            self._moved.add(key)
+    def _address(self, key: int, slot: Slot) -> int:
+        return self._fetcher.address(*divmod(key, self._width), slot)
 
-    def _read(self, layer: int, expert: int, slot: Slot) -> None:
-        spec, layout = self._experts[layer], self._layouts[layer]
-        for ref, at in ((spec.gate, layout.gate), (spec.up, layout.up), (spec.down, layout.down)):
-            nbytes = ref.nbytes // spec.count
-            with slot.view(at, nbytes) as view:
-                self._files.read_into(ref.path, ref.offset + expert * nbytes, view)
-            self.moved_bytes += nbytes
+    def _link(self, key: int, slot: Slot) -> None:
+        self._slots[key] = slot
+        self._table.flat[key] = self._address(key, slot)
+        self._promotions += 1
+        self._label(key, Tier.WARM)
+
+    def _forget(self, key: int, slot: Slot) -> None:
+        """What was to be read into `slot` did not come."""
+        self._arena.give(slot)
+        self._policy.withdraw(key)
+
+    def _drop(self, key: int) -> None:
+        """An expert loses its slot, or its place among the pending ones."""
+        self._settle(key)
+        slot = self._slots.pop(key, None)
+        if slot is not None:
+            self._table.flat[key] = 0
+            self._arena.give(slot)
+            self._label(key, self._outside)
+
+    # ---- labels
+
+    @property
+    def _outside(self) -> Tier:
+        """Of an expert whose bytes were just here. Whether they stay is noticed later."""
+        return Tier.COLD if self._page_cache.answers and not self._direct else Tier.FROZEN
+
+    def _label(self, key: int, tier: Tier) -> None:
+        if self.tiers.flat[key] != tier:
+            self.tiers.flat[key] = tier
+            self._moved.add(divmod(key, self._width))
+
+    def _relabel(self) -> None:
+        """Residents are hot if the policy says so, or if nobody ever has to leave."""
+        resident = self._table != 0
+        hot = self._policy.hot.reshape(resident.shape)
+        if self._policy.capacity >= int(self._sizes.sum()):
+            hot = resident
+        self._label_all(resident, np.where(hot, Tier.HOT, Tier.WARM))
+
+    def _label_all(self, which: NDArray[np.bool_], tiers: NDArray[Any]) -> None:
+        changed = which & (self.tiers != tiers)
+        self.tiers[changed] = tiers[changed]
+        self._moved.update((int(layer), int(e)) for layer, e in np.argwhere(changed))

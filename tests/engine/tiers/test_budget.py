@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from engine.errors import BudgetError, SettingError
 from engine.plan.spec import ModelPlan
 from engine.tiers.budget import kv_bytes, plan_memory, slot_layout
 from engine.tiers.hardware import MemoryReading
-from engine.tiers.placement import place
 from tests.engine.tiers.conftest import EXPERTS, LAYERS
 
 MEMORY = MemoryReading(total=1 << 34, available=1 << 33)
@@ -115,16 +113,3 @@ def test_more_than_the_machine_has_is_refused(plan: ModelPlan) -> None:
 def test_an_unreadable_budget_is_named(plan: ModelPlan, bad: str) -> None:
     with pytest.raises(SettingError, match="--budget"):
         plan_memory(plan, bad, 0, 16, "f16", MEMORY)
-
-
-def test_placement_ranks_by_use_and_leaves_half_to_the_ring() -> None:
-    counts = np.array([[1.0, 9, 0, 3], [8, 0, 0, 2]])
-    sizes = np.array([10, 10])
-    assert place(counts, sizes, 60).hot == ((0, 1), (1, 0), (0, 3))
-    assert len(place(counts, sizes, 80).hot) == 8
-    assert place(counts, sizes, 0).hot == ()
-
-
-def test_placement_without_counts_takes_layers_in_turn() -> None:
-    hot = place(np.zeros((3, 4)), np.array([1, 1, 1]), 8).hot
-    assert hot == ((0, 0), (1, 0), (2, 0), (0, 1))

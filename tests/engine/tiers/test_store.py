@@ -17,8 +17,9 @@ from engine.protocol import Tier
 from engine.tiers.budget import plan_memory, slot_layout, staging_slots
 from engine.tiers.disk import ModelFiles
 from engine.tiers.hardware import MemoryReading
+from engine.tiers.policy import PROMPT_TOKENS
 from engine.tiers.profile import RoutingProfile
-from engine.tiers.store import ADMIT_TOKENS, ExpertStore
+from engine.tiers.store import RELABEL_STEPS, ExpertStore
 from tests.engine.tiers.conftest import EXPERTS, LAYERS, USED
 
 FULL = "100%"
@@ -105,31 +106,28 @@ def test_everything_is_hot_with_the_full_budget_and_nothing_is_read_again(make) 
 
 def test_first_boot_spreads_slots_evenly_over_layers(make) -> None:
     h = make("60%")
-    hot = (h.store.tiers == Tier.HOT).sum(axis=1)
-    assert hot.min() > 0
-    assert hot.max() - hot.min() <= 1
+    resident = (h.store.tiers >= Tier.WARM).sum(axis=1)
+    assert resident.min() > 0
+    assert resident.max() - resident.min() <= 2  # small experts fill the room that is left
 
 
-def test_the_ring_keeps_recent_experts_and_drops_the_least_recent(make) -> None:
+def test_what_is_used_enters_and_what_is_not_leaves(make) -> None:
     h = make("60%")
-    cold = [e for e in range(EXPERTS) if h.store.tiers[0, e] != Tier.HOT]
-    h.step(1, cold[:2])
-    assert (h.store.tiers[:, cold[:2]] >= Tier.WARM).all()
-    for at in range(2, len(cold) - 1):
-        h.step(1, cold[at : at + 2])
-    assert (h.store.tiers[:, cold[-2:]] >= Tier.WARM).all()
-    assert (h.store.tiers[:, cold[0]] <= Tier.COLD).any()
+    for first in range(0, EXPERTS, 2):
+        for _ in range(RELABEL_STEPS):
+            h.step(1, [first, first + 1])
+        assert (h.store.tiers[:, [first, first + 1]] == Tier.HOT).all()
+    assert (h.store.tiers[:, 0] <= Tier.COLD).any()
 
 
-def test_a_prompt_does_not_flush_the_ring(make) -> None:
+def test_a_prompt_does_not_flush_what_answers_use(make) -> None:
     h = make("60%")
-    cold = [e for e in range(EXPERTS) if h.store.tiers[0, e] != Tier.HOT]
-    for at in range(0, len(cold) - 1, 2):
-        h.step(1, cold[at : at + 2])
-    warm = h.store.tiers == Tier.WARM
-    assert warm.any()
-    h.step(ADMIT_TOKENS + 30)
-    assert ((h.store.tiers == Tier.WARM) >= warm).all()
+    for _ in range(2 * RELABEL_STEPS):
+        h.step(1, [5, 6])
+    h.step(PROMPT_TOKENS + 30)
+    while h.store.fill(1):
+        pass
+    assert (h.store.tiers[:, [5, 6]] == Tier.HOT).all()
 
 
 def test_resize_keeps_the_best_ranked_and_the_bytes_in_the_budget(make, plan: ModelPlan) -> None:
@@ -208,14 +206,21 @@ def refuse_reads(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
     monkeypatch.setattr(os, "preadv", read)
 
 
-@pytest.mark.parametrize("error", [OSError(errno.EIO, "Input/output error"), KeyboardInterrupt()])
+@pytest.mark.parametrize("interrupted", [False, True])
 def test_a_read_that_fails_costs_no_memory_and_leaves_the_store_usable(
-    make, monkeypatch: pytest.MonkeyPatch, error: BaseException
+    make, monkeypatch: pytest.MonkeyPatch, interrupted: bool
 ) -> None:
     h = make("30%")
     h.step()
     before = h.store.resident_bytes
-    refuse_reads(monkeypatch, error)
+    if interrupted:
+
+        def interrupt(tickets: object) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(h.store._queue, "wait_any", interrupt)
+    else:
+        refuse_reads(monkeypatch, OSError(errno.EIO, "Input/output error"))
     kept = []  # the error keeps its frames alive, as a log or a future would
     for _ in range(50):
         h.store.begin_step(1)

@@ -1,0 +1,33 @@
+"""Where an expert's bytes lie in the file and in its slot, and how they get from there to here."""
+
+from __future__ import annotations
+
+from engine.plan.spec import ModelPlan
+from engine.tiers.arena import Slot
+from engine.tiers.budget import slot_layout
+from engine.tiers.read_queue import Priority, Read, ReadQueue, Ticket
+
+
+class Fetcher:
+    """Reads experts of `plan` into slots with `queue`."""
+
+    def __init__(self, plan: ModelPlan, queue: ReadQueue) -> None:
+        self._experts = [layer.experts for layer in plan.layers]
+        self._layouts = [slot_layout(x) for x in self._experts]
+        self._queue = queue
+
+    def address(self, layer: int, expert: int, slot: Slot) -> int:
+        """What the kernels' table holds for an expert in `slot`."""
+        return slot.address + self._layouts[layer].start(expert)
+
+    def start(
+        self, layer: int, expert: int, slot: Slot, *, direct: bool, priority: Priority
+    ) -> Ticket:
+        """Begin to fill `slot`, around the page cache if `direct`."""
+        x, layout = self._experts[layer], self._layouts[layer]
+        reads = []
+        for ref, at in ((x.gate, layout.gate), (x.up, layout.up), (x.down, layout.down)):
+            nbytes = ref.nbytes // x.count
+            into = slot.view(layout.start(expert) + at, nbytes)
+            reads.append(Read(ref.path, ref.offset + expert * nbytes, into, direct))
+        return self._queue.submit((layer, expert), reads, priority)

@@ -1,0 +1,147 @@
+"""Stoker's own policy: one pool over all layers, ranked by uses that fade within a few tokens.
+
+An expert's score is the number of its uses, each counting half as much after HALF_LIFE tokens. A
+miss that was computed elsewhere gets a slot only if its score beats the weakest resident clearly:
+replayed on real traffic that gives the hits of least-recently-used for a tenth of its copies. The
+constants are one compromise over models of 32 to 128 experts a layer with 20 to 60 % resident.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.tiers.policy import Experts, Keys, Move, Policy
+
+HALF_LIFE = 16  # tokens after which a use counts half
+PRIOR = 0.25  # what a profile's counts weigh at first, beside traffic of the same rates
+# A copy must be worth its bytes: a candidate's score is GAIN uses above RATIO times its victim's,
+# or above the victim's itself if it was used twice within REUSE_STEPS.
+GAIN = 0.25
+RATIO = 1.25
+REUSE_STEPS = 4
+BURST_STEPS = 8  # steps whose unused share of the link may be spent at once
+PROVEN = 1.5  # a hot resident's score: more than one use, the last one not long ago
+
+_FADE = 0.5 ** (1 / HALF_LIFE)
+_RESCALE = 1e100
+
+
+class PoolPolicy(Policy):
+    """Admits by score, evicts the lowest score. Fading is done by letting new uses weigh more."""
+
+    def __init__(self, experts: Experts, capacity: int, counts: NDArray[np.float64]) -> None:
+        self._unit = 1.0  # what a use weighs now; all scores are in this unit
+        self._worth = 1.0  # what one use of this step adds
+        self._credit: int | None = None  # bytes that may be copied now
+        self._step_before = np.full(experts.sizes.size, -1 - REUSE_STEPS)  # the use before the last
+        self._victims: list[int] | None = None  # of this step, weakest first
+        self._next = 0  # those before it are taken
+        super().__init__(experts, capacity, counts)
+
+    def begin_step(self, tokens: int) -> None:
+        """A prompt fades the past like HALF_LIFE tokens at most, and its uses weigh as if they
+        had come evenly mixed: so it seeds the pool, and what answers before it used survives."""
+        super().begin_step(tokens)
+        length = min(tokens, HALF_LIFE)
+        if self._unit > _RESCALE:
+            self._score /= self._unit
+            self._unit = 1.0
+        self._unit /= _FADE**length
+        self._worth = self._unit * (1 - _FADE**length) / (1 - _FADE) / tokens
+        self._victims = None
+
+    def use(self, keys: Keys, uses: NDArray[np.intp] | int = 1) -> None:
+        self._step_before[keys] = self._last_step[keys]
+        super().use(keys, uses)
+        self._score[keys] += self._worth * uses
+
+    def admit(self, keys: Sequence[int], *, streamed: bool) -> list[Move]:
+        """A streamed miss enters if its score beats the weakest resident: the slot is free."""
+        moves: list[Move] = []
+        if streamed:
+            for key in keys:
+                limit = float(self._score[key]) if not self._prompt else 0.0
+                victims = self._room(int(self.sizes[key]), limit)
+                if victims is not None:
+                    moves.append(self._move(key, victims))
+        return moves
+
+    def end_step(self, spare: int) -> list[Move]:
+        """Copies whose scores beat the weakest residents'. What the last steps left of their
+        `spare` may be spent too: a change of topic asks for much at once, and lands over the next
+        steps."""
+        if self._credit is None:  # the link was idle before the first step
+            self._credit = (BURST_STEPS - 1) * spare
+        self._credit = min(self._credit + spare, BURST_STEPS * spare)
+        gain, scores = GAIN * self._unit, self._score
+        waiting = np.flatnonzero(~self.resident & (scores > self._least_score() + gain))
+        moves: list[Move] = []
+        for key in waiting[np.argsort(-scores[waiting], kind="stable")].tolist():
+            size = int(self.sizes[key])
+            if size > self._credit:
+                break
+            reused = self._last_step[key] - self._step_before[key] <= REUSE_STEPS
+            limit = (float(scores[key]) - gain) / (1.0 if reused else RATIO)
+            victims = self._room(size, limit)
+            if victims is not None:
+                moves.append(self._move(key, victims))
+                self._credit -= size
+            elif reused:
+                break  # whoever comes now has a lower score
+        return moves
+
+    def _seed(self, counts: NDArray[np.float64]) -> None:
+        rates = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1e-9) * self.experts.used
+        self._score: NDArray[np.float64] = PRIOR * self._unit / (1 - _FADE) * rates.ravel()
+
+    def rank(self) -> NDArray[np.float64]:
+        return self._score
+
+    @property
+    def hot(self) -> NDArray[np.bool_]:
+        return self.resident & (self._score >= PROVEN * self._unit)
+
+    # ---- victims
+
+    def _weakest(self, at: int) -> int:
+        """The first place from `at` in this step's `_victims` that still is one."""
+        if self._victims is None:
+            could = np.flatnonzero(self.resident & (self._last_step < self._step))
+            count = self.experts.routes
+            if len(could) > count:
+                could = could[np.argpartition(self._score[could], count)[:count]]
+            self._victims = could[np.argsort(self._score[could], kind="stable")].tolist()
+            self._next = at = 0
+        while at < len(self._victims):
+            key = self._victims[at]
+            if self.resident[key] and self._last_step[key] < self._step:
+                break
+            at += 1
+        return at
+
+    def _least_score(self) -> float:
+        """What a score must be above to get a slot at all."""
+        if self.free >= int(self.sizes.max()):
+            return 0.0
+        at = self._weakest(self._next)
+        assert self._victims is not None
+        return float(self._score[self._victims[at]]) if at < len(self._victims) else np.inf
+
+    def _room(self, size: int, limit: float) -> tuple[int, ...] | None:
+        """The weakest residents whose slots, with what is free, make `size` bytes; None if their
+        scores are not all below `limit`."""
+        free, at = self.free, self._next
+        victims: list[int] = []
+        while free < size:
+            at = self._weakest(at)
+            assert self._victims is not None
+            if at == len(self._victims) or self._score[self._victims[at]] >= limit:
+                return None
+            victims.append(self._victims[at])
+            free += int(self.sizes[victims[-1]])
+            at += 1
+        self._next = at
+        return tuple(victims)
