@@ -179,8 +179,9 @@ def scratch_bytes(plan: ModelPlan, context: int, chunk: int) -> int:
 
 
 def staging_slots(plan: ModelPlan) -> int:
-    """Slots that hold experts only while one layer runs: a token's experts, at least 8."""
-    return max(8, *(x.experts.used for x in plan.layers))
+    """Slots that hold experts only while one layer runs: a token's experts, at least 8, and as many
+    for guesses at the next layer's."""
+    return 2 * max(8, *(x.experts.used for x in plan.layers))
 
 
 def largest_slot(plan: ModelPlan) -> int:

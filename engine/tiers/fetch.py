@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from engine.plan.spec import ModelPlan
 from engine.tiers.arena import Slot
 from engine.tiers.budget import slot_layout
@@ -19,6 +21,13 @@ class Fetcher:
     def address(self, layer: int, expert: int, slot: Slot) -> int:
         """What the kernels' table holds for an expert in `slot`."""
         return slot.address + self._layouts[layer].start(expert)
+
+    def copy(self, layer: int, source: Slot, to: Slot) -> None:
+        """Copy an expert of `layer` from slot to slot."""
+        nbytes = self._layouts[layer].size
+        with source.view(0, nbytes) as a, to.view(0, nbytes) as b:
+            # numpy lets other threads run meanwhile, a slice assignment does not.
+            np.copyto(np.frombuffer(b, np.uint8), np.frombuffer(a, np.uint8))
 
     def start(
         self, layer: int, expert: int, slot: Slot, *, direct: bool, priority: Priority

@@ -69,6 +69,7 @@ class ExpertStore:
         self._page_cache = PageCache(plan)
         self._arena = Arena(arena_bytes)
         self._staging = make_slots(largest_slot(plan), staging_slots(plan))
+        self._idle = list(self._staging)
         self._policy = policy(
             Experts(sizes, max(x.used for x in experts)), arena_bytes, profile.counts
         )
@@ -81,6 +82,9 @@ class ExpertStore:
         self._prompt = False
         self._steps = 0
         self._direct = False  # the page cache has no room for what is not resident
+        # Reads that nobody has asked for yet, into staging slots.
+        self._guesses: dict[int, tuple[Ticket, Slot]] = {}
+        self._guessed = self._guessed_right = 0
         self._moved: set[tuple[int, int]] = set()
         self._used = np.zeros(sizes.shape, np.bool_)
         self._promotions = 0  # experts that were read into a slot of their own
@@ -91,6 +95,7 @@ class ExpertStore:
 
     def begin_step(self, tokens: int) -> None:
         """Start a step over `tokens` tokens."""
+        self._forget_guesses()  # of a step that failed
         self._prompt = tokens > PROMPT_TOKENS
         self._hits.begin(tokens)
         self._policy.begin_step(tokens)
@@ -124,29 +129,50 @@ class ExpertStore:
             yield part
             return
         flying: dict[Ticket, tuple[int, Slot]] = {}
+        lent: list[Slot] = []  # staging slots of the part that is out
         try:
             staged = self._admit(missing, flying)
-            spare = list(self._staging)
-            self._stage(staged, spare, flying)
+            self._drop_guesses(layer)
+            self._stage(staged, flying)
             if part.any():
                 yield part
             while flying:
                 part = np.zeros_like(table)
-                lent = []
                 for ticket in self._arrived(flying):
                     key, slot = flying.pop(ticket)
-                    if self._arrive(key, slot, ticket):
+                    if slot in self._staging:
                         lent.append(slot)
+                    self._arrive(key, slot, ticket)
                     part[key % self._width] = self._address(key, slot)
                 yield part
-                spare += lent
-                self._stage(staged, spare, flying)
+                self._idle += lent
+                lent.clear()
+                self._stage(staged, flying)
         finally:
+            self._idle += lent
             self._give_up(flying)
+
+    def expect(self, layer: int, ids: NDArray[np.int32]) -> None:
+        """Guess that `layer`, soon to be served, uses the experts `ids` [used]: what is missing of
+        them is read while the disk has nothing better to do. Evicts nobody."""
+        for expert in ids.tolist():
+            key = layer * self._width + expert
+            if len(self._idle) <= len(self._staging) // 2:
+                break  # the rest is for those that are asked for
+            if self._table[layer, expert] == 0 and key not in self._guesses:
+                slot = self._idle.pop()
+                self._guesses[key] = self._start(key, slot, Priority.GUESS), slot
+                self._guessed += 1
+
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether `expect` is of use: experts come from the disk itself."""
+        return self._direct
 
     def end_step(self) -> None:
         """Close the step: its counts become part of the profile and of `hits`."""
         self._profile.advance(self._hits.end())
+        self._forget_guesses()
         # A prompt is read around the residents; what it showed to be worth a slot follows. Answers
         # give slots to what they read anyway, and leave the disk to the misses of the next token.
         self._carry_out(self._policy.end_step(self._arena.capacity if self._prompt else 0))
@@ -175,6 +201,12 @@ class ExpertStore:
         )
         staged = []
         for key in missing:
+            if key in self._guesses:
+                ticket, slot = self._guesses.pop(key)
+                self._queue.hasten(ticket)
+                self._guessed_right += 1
+                flying[ticket] = key, slot
+                continue
             slot = self._take(key) if key in self._pending else None
             if slot is None:
                 staged.append(key)
@@ -182,12 +214,17 @@ class ExpertStore:
                 flying[self._start(key, slot, Priority.NOW)] = key, slot
         return staged
 
-    def _stage(
-        self, waiting: list[int], spare: list[Slot], flying: dict[Ticket, tuple[int, Slot]]
-    ) -> None:
-        """Begin to read as many of `waiting` as there are `spare` staging slots."""
-        while waiting and spare:
-            key, slot = waiting.pop(0), spare.pop()
+    def _drop_guesses(self, layer: int) -> None:
+        """Guesses at layers up to `layer` were wrong. One that is being read is dropped later."""
+        for key, (ticket, slot) in list(self._guesses.items()):
+            if key // self._width <= layer and (self._queue.cancel(ticket) or ticket.done):
+                del self._guesses[key]
+                self._idle.append(slot)
+
+    def _stage(self, waiting: list[int], flying: dict[Ticket, tuple[int, Slot]]) -> None:
+        """Begin to read as many of `waiting` as there are idle staging slots."""
+        while waiting and self._idle:
+            key, slot = waiting.pop(0), self._idle.pop()
             flying[self._start(key, slot, Priority.NOW)] = key, slot
 
     def _arrived(self, flying: dict[Ticket, tuple[int, Slot]]) -> list[Ticket]:
@@ -200,30 +237,38 @@ class ExpertStore:
             done += self._queue.wait_any(rest)
         return done
 
-    def _arrive(self, key: int, slot: Slot, ticket: Ticket) -> bool:
-        """Make a read expert resident. True for one in a staging slot. Raises the read's error."""
-        lent = slot in self._staging
+    def _arrive(self, key: int, slot: Slot, ticket: Ticket) -> None:
+        """Take in an expert that was read. Raises the read's error."""
+        staged = slot in self._staging
         if ticket.error:
-            if not lent:
+            if not staged:
                 self._forget(key, slot)
             raise ticket.error
-        if lent:
+        own = self._take(key) if staged and key in self._pending else None
+        if own is not None:  # a guess came true, and the policy gave it a slot meanwhile
+            self._fetcher.copy(key // self._width, slot, own)
+            self._link(key, own)
+        elif staged:
             self._label(key, self._outside)
         else:
             self._link(key, slot)
-        return lent
 
     def _give_up(self, flying: dict[Ticket, tuple[int, Slot]]) -> None:
         """The step ends early: keep what was read, forget the rest."""
         self._queue.abandon(list(flying))
         for ticket, (key, slot) in flying.items():
             if slot in self._staging:
-                continue
-            if ticket.error:
+                self._idle.append(slot)
+            elif ticket.error:
                 self._forget(key, slot)
             else:
                 self._link(key, slot)
         flying.clear()
+
+    def _forget_guesses(self) -> None:
+        self._queue.abandon([ticket for ticket, _ in self._guesses.values()])
+        self._idle += [slot for _, slot in self._guesses.values()]
+        self._guesses.clear()
 
     # ---- placement
 
@@ -300,7 +345,9 @@ class ExpertStore:
 
     def traffic(self) -> Traffic:
         """What was served and moved since the store was opened."""
-        return Traffic(self._hits.total(), self._promotions, {"disk": self.moved_bytes})
+        moved = {"disk": self.moved_bytes}
+        guesses = self._guessed, self._guessed_right
+        return Traffic(self._hits.total(), self._promotions, moved, *guesses)
 
     def count_tiers(self) -> tuple[TierCounts, TierCounts]:
         """Experts by tier, and their bytes."""

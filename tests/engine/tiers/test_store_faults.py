@@ -77,6 +77,8 @@ def life(plan: ModelPlan, truth: Truth, seed: int) -> int:
             store.fill(0.002 * rng.random())
         else:
             store.refresh_cold()
+        lent = [slot for _, slot in store._guesses.values()]
+        assert sorted(map(id, store._idle + lent)) == sorted(map(id, store._staging))
         have = {int(key) for key in np.flatnonzero(store._table)} | set(store._pending)
         assert have == set(np.flatnonzero(store._policy.resident).tolist())
         for layer in range(LAYERS):
@@ -105,6 +107,8 @@ def step(store: ExpertStore, truth: Truth, rng: np.random.Generator) -> bool:
             ids = np.array([rng.permutation(EXPERTS)[:USED] for _ in range(tokens)], np.int32)
             seen: list[int] = []
             for part in store.serve(layer, ids):
+                if layer + 1 < LAYERS and rng.random() < 0.3:
+                    store.expect(layer + 1, rng.permutation(EXPERTS)[:USED])
                 if rng.random() < 0.01:  # the caller gives up
                     break
                 for expert in np.flatnonzero(part):
