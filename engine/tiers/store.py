@@ -202,10 +202,10 @@ class ExpertStore:
         staged = []
         for key in missing:
             if key in self._guesses:
-                ticket, slot = self._guesses.pop(key)
+                ticket, guessed = self._guesses.pop(key)
                 self._queue.hasten(ticket)
                 self._guessed_right += 1
-                flying[ticket] = key, slot
+                flying[ticket] = key, guessed
                 continue
             slot = self._take(key) if key in self._pending else None
             if slot is None:
