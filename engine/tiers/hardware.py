@@ -4,21 +4,35 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import psutil
 
-# The memory controller of the group this process runs in, version 2, then 1: limit, use, and the
-# file cache inside the use by its names in `memory.stat`.
-_CGROUPS = (
-    (Path("/sys/fs/cgroup"), "memory.max", "memory.current", ("inactive_file", "active_file")),
-    (
-        Path("/sys/fs/cgroup/memory"),
-        "memory.limit_in_bytes",
-        "memory.usage_in_bytes",
+_MEMBERSHIP = Path("/proc/self/cgroup")  # lines "number:controllers:/path of the group"
+
+
+@dataclass(frozen=True, slots=True)
+class _Controller:
+    """Where one version of control groups says what memory a group may have and has: limit, use,
+    and the file cache inside the use by its names in `memory.stat`."""
+
+    root: Path
+    name: str  # among the controllers of a line of _MEMBERSHIP; version 2 has none there
+    limit: str
+    use: str
+    cache: tuple[str, str]
+
+
+_CONTROLLERS = (
+    _Controller(
+        Path("/sys/fs/cgroup"), "", "memory.max", "memory.current",
+        ("inactive_file", "active_file"),
+    ),
+    _Controller(
+        Path("/sys/fs/cgroup/memory"), "memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
         ("total_inactive_file", "total_active_file"),
     ),
-)
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,21 +44,37 @@ class MemoryReading:
 
 
 def read_memory() -> MemoryReading:
-    """Memory of the machine, or of the control group where that is tighter."""
+    """Memory of the machine, or of the tightest control group that this process is in."""
     memory = psutil.virtual_memory()
     total, available = memory.total, memory.available
-    for folder, limit_file, use_file, cache_keys in _CGROUPS:
-        try:
-            limit = int((folder / limit_file).read_text())
-            use = int((folder / use_file).read_text())
-            lines = (folder / "memory.stat").read_text().split()
-        except (OSError, ValueError):  # no such group, or "max": no limit
-            continue
-        if limit < total:
-            stat = dict(zip(lines[::2], lines[1::2], strict=False))
-            cache = sum(int(stat.get(key, 0)) for key in cache_keys)  # given back on demand
-            total, available = limit, min(available, max(limit - use + cache, 0))
+    for controller in _CONTROLLERS:
+        for folder in _groups(controller):
+            try:
+                limit = int((folder / controller.limit).read_text())
+                use = int((folder / controller.use).read_text())
+                lines = (folder / "memory.stat").read_text().split()
+            except (OSError, ValueError):  # no such group, or "max": no limit
+                continue
+            if limit < memory.total:
+                stat = dict(zip(lines[::2], lines[1::2], strict=False))
+                cache = sum(int(stat.get(key, 0)) for key in controller.cache)  # given on demand
+                total, available = min(total, limit), min(available, max(limit - use + cache, 0))
     return MemoryReading(total, available)
+
+
+def _groups(controller: _Controller) -> list[Path]:
+    """Folders of this process's group and of all groups around it. A container sees its own group
+    as the root, whatever the path says."""
+    try:
+        lines = _MEMBERSHIP.read_text().splitlines()
+    except OSError:  # not Linux
+        return []
+    for line in lines:
+        _, names, path = line.split(":", 2)
+        if controller.name in names.split(","):
+            inner = PurePosixPath(path.lstrip("/"))
+            return [controller.root / part for part in (inner, *inner.parents)]
+    return []
 
 
 def process_bytes() -> int:

@@ -16,23 +16,51 @@ from engine.tiers.page_cache import PageCache
 from tests.engine.tiers.conftest import EXPERTS, LAYERS
 
 
-def test_without_a_group_the_machine_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hardware, "_CGROUPS", ())
-    assert read_memory().total == psutil.virtual_memory().total
-    assert 0 < read_memory().available <= read_memory().total
+def put_in_groups(
+    monkeypatch: pytest.MonkeyPatch, root: Path, line: str, controller: str = "memory"
+) -> None:
+    (root / "membership").write_text(f"3:cpu,cpuacct:/elsewhere\n{line}\n")
+    made = hardware._Controller(root, controller, "limit", "use", ("inactive_file", "active_file"))
+    monkeypatch.setattr(hardware, "_CONTROLLERS", (made,))
+    monkeypatch.setattr(hardware, "_MEMBERSHIP", root / "membership")
 
 
-def test_file_cache_of_a_group_counts_as_free(
+def write_group(folder: Path, limit: str, use: int, cache: int) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "limit").write_text(limit)
+    (folder / "use").write_text(str(use))
+    (folder / "memory.stat").write_text(f"anon 9\ninactive_file {cache - 1}\nactive_file 1\n")
+
+
+def test_without_a_group_the_machine_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "limit").write_text("1000000")
-    (tmp_path / "use").write_text("990000")
-    (tmp_path / "memory.stat").write_text("anon 90000\ninactive_file 600000\nactive_file 300000\n")
-    group = (tmp_path, "limit", "use", ("inactive_file", "active_file"))
-    monkeypatch.setattr(hardware, "_CGROUPS", (group,))
+    for membership in (tmp_path / "missing", tmp_path / "empty"):
+        (tmp_path / "empty").write_text("")
+        monkeypatch.setattr(hardware, "_MEMBERSHIP", membership)
+        assert read_memory().total == psutil.virtual_memory().total
+        assert 0 < read_memory().available <= read_memory().total
+
+
+@pytest.mark.parametrize(("line", "controller"), [("8:memory:/a/b", "memory"), ("0::/a/b", "")])
+def test_the_tightest_of_the_groups_around_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, controller: str
+) -> None:
+    put_in_groups(monkeypatch, tmp_path, line, controller)
+    write_group(tmp_path / "a" / "b", "max", 500_000, 100)
+    write_group(tmp_path / "a", "1000000", 990_000, 900_000)
+    write_group(tmp_path, "3000000", 2_900_000, 100_000)
+    assert read_memory() == hardware.MemoryReading(1_000_000, 200_000)
+    write_group(tmp_path / "a" / "b", "400000", 500_000, 100)  # lowered below the use
+    assert read_memory() == hardware.MemoryReading(400_000, 0)
+
+
+def test_a_container_sees_its_group_as_the_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_in_groups(monkeypatch, tmp_path, "8:memory:/docker/0123")
+    write_group(tmp_path, "1000000", 990_000, 900_000)
     assert read_memory() == hardware.MemoryReading(1_000_000, 910_000)
-    (tmp_path / "limit").write_text("max")
-    assert read_memory().total == psutil.virtual_memory().total
 
 
 def with_path(plan: ModelPlan, path: Path) -> ModelPlan:
