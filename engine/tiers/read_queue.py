@@ -229,8 +229,7 @@ class ReadQueue:
         ticket.error = error
         if ticket._left:
             self._waiting[ticket.priority].remove(ticket)
-        while ticket._left:
-            ticket._left.pop().into.release()
+        ticket._left.clear()
         self._finish(ticket)
 
     def _finish(self, ticket: Ticket) -> None:

@@ -15,8 +15,8 @@ Fault = Callable[[int, int], OSError | int | float | None]
 class FaultyFile:
     """A file whose every read asks `fault(offset, nbytes)` first.
 
-    None lets it pass, an OSError fails it, an int cuts it to so many bytes (whole blocks of the
-    file; 0 is the end of the file), a float delays it by seconds.
+    None lets it pass, an OSError fails it, an int cuts it to so many bytes (0 is the end of the
+    file), a float delays it by seconds.
     """
 
     def __init__(self, file: RawFile, fault: Fault) -> None:
@@ -31,9 +31,12 @@ class FaultyFile:
             raise what
         if isinstance(what, float):
             time.sleep(what)
+        elif what == 0:
+            return 0
         elif what is not None:
-            buffers = _first(buffers, what)
-        return self._file.read(buffers, offset) if buffers else 0
+            whole = _first(buffers, -(-what // self.block) * self.block)
+            return min(self._file.read(whole, offset), what)
+        return self._file.read(buffers, offset)
 
     def close(self) -> None:
         self._file.close()

@@ -38,6 +38,7 @@ class FakeKernel32:
     def __init__(self, path: Path) -> None:
         self.data = path.read_bytes()
         self.fails: dict[int, int] = {}
+        self.short: dict[int, int] = {}  # offset to the bytes that come instead
         self.refuse = 0
         self.error = 0
         self.numbers = itertools.count(1000)
@@ -74,7 +75,7 @@ class FakeKernel32:
     def GetOverlappedResult(self, handle: int, by: Any, got: Any, wait: int) -> int:
         assert wait
         address, nbytes, offset = self.pending.pop(by._obj.hEvent)
-        part = self.data[offset : offset + nbytes]
+        part = self.data[offset : offset + self.short.get(offset, nbytes)]
         self.error = self.fails.get(offset, 0 if part else ERROR_HANDLE_EOF)
         if self.error:
             return 0
@@ -123,6 +124,12 @@ def test_the_end_of_the_file_is_a_short_read(
     got, data = read(api, blocks, offset)
     assert got == min(expected * BLOCK, SIZE - offset)
     assert data == api.data[offset : offset + got]
+
+
+def test_bytes_behind_a_gap_do_not_count(api: FakeKernel32) -> None:
+    api.short = {3 * BLOCK: 2 * BLOCK}
+    got, data = read(api, [1, 6, 1], 2 * BLOCK)
+    assert got == 3 * BLOCK and data == api.data[2 * BLOCK : 5 * BLOCK]
 
 
 @pytest.mark.parametrize("fails", [2 * BLOCK, 3 * BLOCK, ~(3 * BLOCK)], ids=["1st", "2nd", "start"])
