@@ -331,7 +331,7 @@ def test_the_window_as_parent(root: Path, tmp_path: Path) -> None:
         server.process.stdin.close()
         assert server.process.wait(15) == 0
         server.process.stdin = None
-    assert len(list(profiles.iterdir())) == 1
+    assert len(list(profiles.glob("*.json"))) == 1
 
 
 def test_a_missing_model_is_told_to_the_window(root: Path, tmp_path: Path) -> None:
