@@ -1,5 +1,5 @@
 // Instructions per weight and token of every format and instruction set of this processor, as a Markdown
-// table: decode (one token) / prompt (32 tokens: an expert of 128 in a prompt of 512). The scalar kernels would
+// table: decode (one token) / prompt (16 tokens). A step takes some microseconds: the scalar kernels would
 // take hours.
 //
 // A child process multiplies a matrix by the tokens; its parent steps through it instruction by instruction.
@@ -80,7 +80,7 @@ int main() {
   for (int f = 0; f < tables[0]->format_count; ++f) {
     std::printf("| %s |", tables[0]->formats[f].name);
     for (const OpTable* t : tables)
-      std::printf(" %.3f / %.3f |", per_weight(*t, f, 2048, 1), per_weight(*t, f, 512, 32));
+      std::printf(" %.3f / %.3f |", per_weight(*t, f, 1024, 1), per_weight(*t, f, 256, 16));
     std::printf("\n");
     std::fflush(stdout);
   }
