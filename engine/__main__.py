@@ -20,7 +20,7 @@ from engine.paths import config_file
 from engine.settings import ChatSettings, EngineSettings, ServerSettings, check
 
 VERSION = "0.1.0"
-NOT_YET = ("simulate", "download")  # commands of the contract that later versions bring
+NOT_YET = ("download",)  # commands of the contract that later versions bring
 
 T = TypeVar("T")
 
@@ -118,6 +118,26 @@ def _parser() -> argparse.ArgumentParser:
             what.add_argument("--tokens", metavar="1,2,3", help="token ids")
             what.add_argument("--prompt", metavar="TEXT", help="text, tokenised as it is")
             command.add_argument("--out", required=True, metavar="F.npy", help="file to write")
+
+    simulate = _command(commands, "simulate", _simulate, "replay recorded routing by policy")
+    simulate.add_argument("trace", metavar="TRACE", help="recorded routing, .npz")
+    for option, preset, metavar, text in (
+        ("residency", "20,40,60", "P,P", "shares of the experts that are resident, in percent"),
+        ("policy", "pool,lru,belady,hot-score,spark", "NAME,NAME", "policies; also belady-forced"),
+        ("spare", "", "SIZE", "bytes per token that the link has to spare for copies"),
+        ("expert-bytes", "", "SIZE", "size of an expert, if the trace does not say"),
+        ("model", "", "FILE", "the GGUF file that was recorded: tells sizes"),
+        ("bandwidth", "", "A,B", "bytes per second of resident experts and of misses"),
+        ("plot", "", "FILE.svg", "write a chart"),
+    ):
+        shown = f" (default {preset})" if preset else ""
+        simulate.add_argument(f"--{option}", default=preset, metavar=metavar, help=text + shown)
+    simulate.add_argument(
+        "--streamed",
+        action="store_true",
+        help="a miss is read into memory anyway, as on a processor; else it is computed elsewhere",
+    )
+    simulate.add_argument("--json", action="store_true", help="print one JSON object")
 
     inspect = _command(commands, "inspect", _inspect, "list what a GGUF file holds")
     inspect.add_argument("file", metavar="FILE")
@@ -269,6 +289,22 @@ def _logits(args: argparse.Namespace) -> int:
     from engine.commands.logits import write_logits
 
     return write_logits(_settings(args, EngineSettings), args.tokens, args.prompt, args.out)
+
+
+def _simulate(args: argparse.Namespace) -> int:
+    from engine.bench.simulate import Question, simulate
+
+    question = Question(
+        args.trace,
+        args.residency,
+        args.policy,
+        args.spare,
+        args.streamed,
+        args.expert_bytes,
+        args.model,
+        args.bandwidth,
+    )
+    return simulate(question, args.json, args.plot)
 
 
 def _inspect(args: argparse.Namespace) -> int:

@@ -82,6 +82,10 @@ class TextFileError(StokerError):
     """A file with the user's texts or chats that cannot be read as one."""
 
 
+class TraceError(StokerError):
+    """A routing trace that cannot be read or written, or that is none."""
+
+
 class ServerStartError(StokerError):
     """The server cannot listen: port in use, address not available, no permission."""
 

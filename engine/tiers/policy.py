@@ -31,6 +31,7 @@ Keys = NDArray[np.intp]
 # A step over more tokens is a prompt, which uses most experts: its misses fill free room and evict
 # nobody, or they would flush what answers use while it runs through them.
 PROMPT_TOKENS = 8
+NEVER = -(1 << 30)  # the step of what was not used yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,7 @@ class Policy(ABC):
         self.resident: NDArray[np.bool_] = np.zeros(self.sizes.size, np.bool_)
         self._step = 0
         self._prompt = False  # the running step is one
-        self._last_step = np.full(self.sizes.size, -1)  # the step that used it last
+        self._last_step = np.full(self.sizes.size, NEVER)  # the step that used it last
         self.seed(counts)
         self.resize(capacity)
 

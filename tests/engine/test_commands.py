@@ -121,7 +121,7 @@ def test_doctor_names_the_instruction_sets(run: Run) -> None:
     assert "scalar (" in run("doctor")[1]
 
 
-@pytest.mark.parametrize("name", ["simulate", "download"])
+@pytest.mark.parametrize("name", ["download"])
 def test_what_comes_later_says_so(run: Run, name: str) -> None:
     code, _, err = run(name, "anything", "--at", "all")
     assert code == 2 and "not yet" in err

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.tiers.policy import Experts, Keys, Move, Policy
+from engine.tiers.policy import NEVER, Experts, Keys, Move, Policy
 
 HALF_LIFE = 16  # tokens after which a use counts half
 PRIOR = 0.25  # what a profile's counts weigh at first, beside traffic of the same rates
@@ -36,7 +36,7 @@ class PoolPolicy(Policy):
         self._unit = 1.0  # what a use weighs now; all scores are in this unit
         self._worth = 1.0  # what one use of this step adds
         self._credit: int | None = None  # bytes that may be copied now
-        self._step_before = np.full(experts.sizes.size, -1 - REUSE_STEPS)  # the use before the last
+        self._step_before = np.full(experts.sizes.size, 2 * NEVER)  # of the use before the last
         self._victims: list[int] | None = None  # of this step, weakest first
         self._next = 0  # those before it are taken
         super().__init__(experts, capacity, counts)
