@@ -121,7 +121,7 @@ def _array(path: str, file: zipfile.ZipFile, name: str, dims: int) -> NDArray[An
                 f"{path}: {name} takes {nbytes:,} bytes, more than {LARGEST:,}",
                 "Record fewer tokens, or cut the trace",
             )
-        if member.tell() + nbytes > info.file_size:
+        if member.tell() + nbytes != info.file_size:
             raise TraceError(f"{path}: {name} is cut off")
     with file.open(info) as member:
         array: NDArray[Any] = npy.read_array(member, allow_pickle=False)

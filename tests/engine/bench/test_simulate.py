@@ -55,17 +55,17 @@ def test_streamed_bytes_are_what_is_read(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_table_and_chart(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     chart = tmp_path / "chart.svg"
-    code, out, _ = run(capsys, GPT, "--plot", str(chart))
+    code, out, _ = run(capsys, GPT, "--residency", "30,60", "--plot", str(chart))
     assert code == 0
     lines = out.splitlines()
-    assert lines[0].startswith("openai/gpt-oss-20b") and len(lines) == 2 + 3 * 5
-    assert lines[2].split()[:2] == ["pool", "20%"]
+    assert lines[0].startswith("openai/gpt-oss-20b") and len(lines) == 2 + 2 * 5
+    assert lines[2].split()[:2] == ["pool", "30%"]
     root = ET.parse(chart).getroot()
     texts = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
     for expected in ("pool", "belady", "experts resident, %", "misses, % of routes"):
         assert expected in texts
     dots = list(root.iter("{http://www.w3.org/2000/svg}circle"))
-    assert len(dots) == 2 * 3 * 5
+    assert len(dots) == 2 * 2 * 5
 
 
 @pytest.mark.parametrize("largest", [0.0, 0.004, 0.9, 1.0, 7.3, 58.2, 100.0, 1234.5])
