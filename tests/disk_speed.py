@@ -99,7 +99,7 @@ def fio(path: str, request_bytes: int, depth: int, seconds: float, engine: str) 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("model", type=Path)
-    parser.add_argument("--depth", default="4", help="requests at once: one number, or some")
+    parser.add_argument("--depth", default="8", help="requests at once: one number, or some")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=5)
     args = parser.parse_args()

@@ -18,7 +18,8 @@ from typing import Protocol
 from engine.errors import DiskReadError
 from engine.tiers.raw_file import BLOCK
 
-DEPTH = 4  # requests under way: more of them, or longer ones, add waiting and no speed
+# Measured on one machine: 8 requests of 1 MiB read faster than 4; 16, or longer ones, did not.
+DEPTH = 8
 REQUEST_BYTES = 1 << 20  # whole blocks
 
 
