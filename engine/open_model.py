@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 Progress = Callable[[str, int, int], None]  # phase, bytes done, bytes in all
 
-NOT_YET = ("slots", "warmup_tokens")  # knobs of later versions
+NOT_YET = ("warmup_tokens",)  # knobs of later versions
 LOOK_EVERY = 5.0  # seconds between two looks at which experts the system holds in memory, or ...
 LOOK_REST = 500  # ... this many times what a look took, if longer: an idle engine must not burn
 SAVE_EVERY = 60.0  # seconds between two savings of the profile
@@ -228,7 +228,13 @@ def open_model(settings: EngineSettings, progress: Progress = lambda *_: None) -
             "them are unreliable", settings.ctx, plan.context,
         )  # fmt: skip
     memory = plan_memory(
-        plan, settings.budget, settings.ctx, settings.chunk, settings.kv, read_memory()
+        plan,
+        settings.budget,
+        settings.ctx,
+        settings.chunk,
+        settings.kv,
+        read_memory(),
+        settings.slots,
     )
     kernels = Kernels(settings.threads, settings.isa)
     files = ModelFiles()

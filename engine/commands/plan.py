@@ -18,7 +18,15 @@ def show_plan(settings: EngineSettings, as_json: bool) -> int:
     with open_gguf(settings.model or str(DEMO_MODEL)) as file:
         plan = build_plan(file)
     reading = read_memory()
-    memory = plan_memory(plan, settings.budget, settings.ctx, settings.chunk, settings.kv, reading)
+    memory = plan_memory(
+        plan,
+        settings.budget,
+        settings.ctx,
+        settings.chunk,
+        settings.kv,
+        reading,
+        settings.slots,
+    )
     experts = sum(layer.experts.count for layer in plan.layers)
     fit = memory.arena * experts // memory.arena_full
     rows = {

@@ -65,6 +65,7 @@ class MemoryPlan:
     reserve: int
     arena: int
     arena_full: int  # the arena that holds every expert
+    arena_most: int  # what it may take at any budget
 
     @property
     def least(self) -> int:
@@ -81,11 +82,17 @@ class MemoryPlan:
 
 
 def plan_memory(
-    plan: ModelPlan, budget: str, context: int, chunk: int, kv: str, memory: MemoryReading
+    plan: ModelPlan,
+    budget: str,
+    context: int,
+    chunk: int,
+    kv: str,
+    memory: MemoryReading,
+    slots: int = 0,
 ) -> MemoryPlan:
     """Divide `budget` (auto, a size, or a share of the expert bytes) for `plan`; `kv` as `--kv`.
 
-    `context` 0 asks for the model's own, bounded by AUTO_CONTEXT and an eighth of the memory.
+    At most `slots` experts are resident; 0: as many as fit. `context` 0 asks for the model's own, bounded by AUTO_CONTEXT and an eighth of the memory.
     Raises SettingError for an unreadable budget or heads that `kv` cannot hold, BudgetError for a
     budget below `least`.
     """
@@ -100,6 +107,7 @@ def plan_memory(
         context = min(plan.context, AUTO_CONTEXT)
         while context > 1024 and kv_bytes(plan, context, kv) > memory.available // 8:
             context //= 2
+    full = sum(slot_layout(x.experts).size * x.experts.count for x in plan.layers)
     parts = MemoryPlan(
         context=context,
         dense=sum(ref.nbytes for ref in plan.dense_tensors),
@@ -107,7 +115,8 @@ def plan_memory(
         scratch=scratch_bytes(plan, context, chunk) + staging_slots(plan) * largest_slot(plan),
         reserve=0,  # device = cpu: the driver and its context take nothing
         arena=0,
-        arena_full=sum(slot_layout(x.experts).size * x.experts.count for x in plan.layers),
+        arena_full=full,
+        arena_most=min(full, slots * largest_slot(plan)) if slots else full,
     )
     return with_budget(parts, budget, memory)
 
@@ -137,7 +146,7 @@ def with_budget(parts: MemoryPlan, budget: str, memory: MemoryReading) -> Memory
                 parts.least,
             )
         arena = size - parts.least
-    plan = replace(parts, arena=min(arena, parts.arena_full))
+    plan = replace(parts, arena=min(arena, parts.arena_most))
     missing = plan.budget - memory.available
     if missing > 0:
         fits = memory.available if memory.available >= parts.least else parts.least

@@ -8,7 +8,7 @@ import pytest
 
 from engine.errors import BudgetError, SettingError
 from engine.plan.spec import ModelPlan
-from engine.tiers.budget import kv_bytes, plan_memory, slot_layout
+from engine.tiers.budget import kv_bytes, largest_slot, plan_memory, slot_layout, with_budget
 from engine.tiers.hardware import MemoryReading
 from tests.engine.tiers.conftest import EXPERTS, LAYERS
 
@@ -107,6 +107,16 @@ def test_more_than_the_machine_has_is_refused(plan: ModelPlan) -> None:
     with pytest.raises(BudgetError, match="100 more than the") as error:
         plan_memory(plan, "100%", 0, 16, "f16", tight)
     assert error.value.missing_bytes == 100
+
+
+def test_slots_cap_the_arena(plan: ModelPlan) -> None:
+    slot = largest_slot(plan)
+    few = plan_memory(plan, "100%", 0, 16, "f16", MEMORY, slots=3)
+    assert few.arena == 3 * slot and few.arena_full > few.arena
+    assert with_budget(few, "10%", MEMORY).arena == min(few.arena_full // 10, 3 * slot)
+    assert with_budget(few, "100%", MEMORY).arena == 3 * slot
+    many = plan_memory(plan, "100%", 0, 16, "f16", MEMORY, slots=1000)
+    assert many.arena == many.arena_full
 
 
 @pytest.mark.parametrize("bad", ["", "abc", "-5%", "101%", "x%", "5 XiB", "-1GiB", "nan", "1e99"])
