@@ -92,9 +92,9 @@ def plan_memory(
 ) -> MemoryPlan:
     """Divide `budget` (auto, a size, or a share of the expert bytes) for `plan`; `kv` as `--kv`.
 
-    At most `slots` experts are resident; 0: as many as fit. `context` 0 asks for the model's own, bounded by AUTO_CONTEXT and an eighth of the memory.
-    Raises SettingError for an unreadable budget or heads that `kv` cannot hold, BudgetError for a
-    budget below `least`.
+    At most `slots` experts are resident; 0: as many as fit. `context` 0 asks for the model's own,
+    bounded by AUTO_CONTEXT and an eighth of the memory. Raises SettingError for an unreadable
+    budget or heads that `kv` cannot hold, BudgetError for a budget below `least`.
     """
     for layer in plan.layers:
         if layer.attention.head_dim % KV_BLOCKS[kv][0]:
