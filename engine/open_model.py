@@ -13,8 +13,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.bench.trace import RoutingRecorder
 from engine.decode.session import Session
-from engine.errors import ChatTemplateError, ProfileError, SettingError
+from engine.errors import ChatTemplateError, ProfileError, SettingError, TraceError
 from engine.gguf.reader import GGUFFile, open_gguf
 from engine.kernels.table import Kernels
 from engine.model.transformer import Transformer
@@ -66,12 +67,14 @@ class Engine:
         tokenizer: Tokenizer,
         template: ChatTemplate | ChatTemplateError,
         bytes_before: int,
+        recorder: RoutingRecorder | None,
     ) -> None:
         self.info, self.plan, self.memory = info, plan, memory
         self.kernels, self.session = kernels, session
         self.tokenizer, self._template = tokenizer, template
         self.store = store
         self._files, self._profile = files, profile
+        self._recorder = recorder
         self._bytes_before = bytes_before  # of the process, without a model
         self._saved = time.monotonic()
         self._look_due = self._saved + LOOK_EVERY
@@ -191,6 +194,11 @@ class Engine:
         """Give all memory back; save the profile unless what ran was no real traffic."""
         if learn:
             self.save_profile()
+        if self._recorder:
+            try:
+                self._recorder.close()
+            except TraceError as error:
+                log.warning("%s", error)
         self.store.close()
         self._files.close()
 
@@ -237,6 +245,7 @@ def open_model(settings: EngineSettings, progress: Progress = lambda *_: None) -
         settings.slots,
     )
     kernels = Kernels(settings.threads, settings.isa)
+    recorder = _open_recorder(plan, settings)
     files = ModelFiles()
     weights = DenseWeights(plan, files, lambda done, total: progress("weights", done, total))
     profile = open_profile(plan, settings)
@@ -250,6 +259,8 @@ def open_model(settings: EngineSettings, progress: Progress = lambda *_: None) -
     )
     store.fill_all(lambda done, total: progress("experts", done, total))
     model = Transformer(plan, kernels, weights, store, memory.context, settings.chunk, settings.kv)
+    if recorder:
+        model.on_routed = recorder.record
     return Engine(
         _describe(plan, path, memory),
         plan,
@@ -262,6 +273,7 @@ def open_model(settings: EngineSettings, progress: Progress = lambda *_: None) -
         tokenizer,
         template,
         bytes_before,
+        recorder,
     )
 
 
@@ -284,6 +296,19 @@ def _open_template(
         if override:
             raise
         return error
+
+
+def _open_recorder(plan: ModelPlan, settings: EngineSettings) -> RoutingRecorder | None:
+    if not settings.record_routing:
+        return None
+    experts = [layer.experts for layer in plan.layers]
+    return RoutingRecorder(
+        settings.record_routing,
+        plan.name,
+        max(x.count for x in experts),
+        [x.expert_bytes for x in experts],
+        max(x.used for x in experts),
+    )
 
 
 def _describe(plan: ModelPlan, path: str, memory: MemoryPlan) -> ModelInfo:

@@ -84,6 +84,9 @@ class EngineSettings:
     profile: str = knob(
         "general", "workload whose routing profile is used, and taught", metavar="NAME"
     )
+    record_routing: str = knob(
+        "", "file that receives which experts were used, for `stoker simulate`", metavar="FILE"
+    )
     profile_dir: str = knob(
         "", "folder of the routing profiles; empty: the data folder", metavar="DIR"
     )

@@ -6,6 +6,7 @@ layers, because handing over hundreds of short operations would cost more than m
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -112,6 +113,8 @@ class Transformer:
         self._guess = Rows.for_plan(plan, 1)
         self._token = np.zeros(1, np.int32)
         self._chosen = np.zeros((len(self._layers), 1, self._rows.ids.shape[1]), np.int32)
+        # Told of every step's choices [tokens, layers, used] when it ends.
+        self.on_routed: Callable[[NDArray[np.int32]], None] = lambda _: None
         self._layer_of: dict[int, int] = {}  # by the number of its experts in the program
         self._program = self._note_token()
 
@@ -126,13 +129,17 @@ class Transformer:
         self._store.begin_step(n)
         if n == 1:
             self._run_token(ids, start)
+            self.on_routed(self._chosen.swapaxes(0, 1))
         else:
             kernels.embed(self._embedding, ids, rows.hidden)
+            chosen = np.zeros((n, len(self._layers), rows.ids.shape[1]), np.int32)
             for index in range(len(self._layers)):
                 self._attend(kernels, index, rows, start)
                 self._route(kernels, index, rows)
                 self._serve_experts(index, rows)
                 kernels.combine(rows.outputs, rows.weights, rows.hidden)
+                chosen[:, index] = rows.ids
+            self.on_routed(chosen)
         self._store.end_step()
         if len(logits):
             last = np.ascontiguousarray(rows.hidden[n - len(logits) :])

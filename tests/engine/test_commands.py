@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from engine.__main__ import main
+from engine.bench.trace import read_trace
 from engine.paths import config_file
 from tests.builders.qwen3moe_file import Geometry
 from tests.builders.synthetic import write_synthetic
@@ -241,3 +242,26 @@ def test_what_was_learned_survives_a_signal(model: str, tmp_path: Path, number: 
     _, err = chat.communicate(timeout=30)
     assert "Traceback" not in err
     assert len(list((tmp_path / "p").glob("*.json"))) == 1
+
+
+def test_recorded_routing_can_be_replayed(run: Run, model: str, tmp_path: Path) -> None:
+    """Also: a prompt that is read in other steps is routed alike."""
+    traces = []
+    for chunk in ("3", "64"):
+        path = str(tmp_path / f"{chunk}.npz")
+        code, _, _ = run(
+            "chat", "one two three four", "--model", model, "--chunk", chunk, "--max-tokens", "5",
+            "--temp", "0", "--threads", "1", "--record-routing", path,
+        )  # fmt: skip
+        assert code == 0
+        traces.append(read_trace(path))
+    small, large = traces
+    plan = json.loads(run("plan", model, "--json")[1])
+    assert small.ids.shape[1:] == (SMALL.layers, SMALL.used)
+    assert (small.ids == large.ids).all() and small.experts == SMALL.experts
+    answer = int(large.phase.sum())
+    assert 1 <= answer <= 5 and large.phase[-answer:].all()
+    assert small.expert_bytes is not None
+    assert SMALL.experts * small.expert_bytes.sum() <= plan["arena_full"]  # slots are padded
+    rows = json.loads(run("simulate", path, "--model", model, "--json")[1])["rows"]
+    assert len(rows) == 15 and rows[0]["tokens"] == answer

@@ -8,7 +8,7 @@ constants are one compromise over models of 32 to 128 experts a layer with 20 to
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,7 @@ class PoolPolicy(Policy):
         self._unit = 1.0  # what a use weighs now; all scores are in this unit
         self._worth = 1.0  # what one use of this step adds
         self._credit: int | None = None  # bytes that may be copied now
+        self._least_size = int(experts.sizes[experts.sizes > 0].min())
         self._step_before = np.full(experts.sizes.size, 2 * NEVER)  # of the use before the last
         self._victims: list[int] | None = None  # of this step, weakest first
         self._next = 0  # those before it are taken
@@ -76,22 +77,27 @@ class PoolPolicy(Policy):
         if self._credit is None:  # the link was idle before the first step
             self._credit = (BURST_STEPS - 1) * spare
         self._credit = min(self._credit + spare, BURST_STEPS * spare)
-        gain, scores = GAIN * self._unit, self._score
-        waiting = np.flatnonzero(~self.resident & (scores > self._least_score() + gain))
         moves: list[Move] = []
-        for key in waiting[np.argsort(-scores[waiting], kind="stable")].tolist():
+        most = self._credit // self._least_size
+        for key, limit in self._waiting(self._least_score(), most):
             size = int(self.sizes[key])
-            if size > self._credit:
+            victims = self._room(size, limit) if size <= self._credit else None
+            if victims is None:
                 break
-            reused = self._last_step[key] - self._step_before[key] <= REUSE_STEPS
-            limit = (float(scores[key]) - gain) / (1.0 if reused else RATIO)
-            victims = self._room(size, limit)
-            if victims is not None:
-                moves.append(self._move(key, victims))
-                self._credit -= size
-            elif reused:
-                break  # whoever comes now has a lower score
+            moves.append(self._move(key, victims))
+            self._credit -= size
         return moves
+
+    def _waiting(self, floor: float, most: int) -> Iterator[tuple[int, float]]:
+        """At most `most` experts that may enter at the cost of a copy, each with the score that its
+        victims must be below, which is above `floor`; the highest one first."""
+        gain = GAIN * self._unit
+        keys = np.flatnonzero(~self.resident & (self._score > floor + gain))
+        reused = self._last_step[keys] - self._step_before[keys] <= REUSE_STEPS
+        limits = (self._score[keys] - gain) / np.where(reused, 1.0, RATIO)
+        keys, limits = keys[limits > floor], limits[limits > floor]
+        order = smallest(-limits, most)
+        return zip(keys[order].tolist(), limits[order].tolist(), strict=True)
 
     def _seed(self, counts: NDArray[np.float64]) -> None:
         rates = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1e-9) * self.experts.used
@@ -110,10 +116,8 @@ class PoolPolicy(Policy):
         """The first place from `at` in this step's `_victims` that still is one."""
         if self._victims is None:
             could = np.flatnonzero(self.resident & (self._last_step < self._step))
-            count = self.experts.routes
-            if len(could) > count:
-                could = could[np.argpartition(self._score[could], count)[:count]]
-            self._victims = could[np.argsort(self._score[could], kind="stable")].tolist()
+            weakest = smallest(self._score[could], self.experts.routes)
+            self._victims = could[weakest].tolist()
             self._next = at = 0
         while at < len(self._victims):
             key = self._victims[at]
@@ -145,3 +149,12 @@ class PoolPolicy(Policy):
             at += 1
         self._next = at
         return tuple(victims)
+
+
+def smallest(values: NDArray[np.float64], count: int) -> Keys:
+    """Where the `count` smallest of `values` are, the smallest first; all if they are fewer."""
+    at = np.arange(len(values))
+    if len(values) > count:
+        at = np.argpartition(values, count)[:count]
+    ordered: Keys = at[np.argsort(values[at], kind="stable")]
+    return ordered

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -168,10 +166,10 @@ class PlainPool:
         now = {key for key, t in self.uses if t == self.now}
         return min(self.resident - now, key=lambda key: (self.score(key), key), default=None)
 
-    def enter(self, key: int, hurdle: Callable[[float], float]) -> bool:
+    def enter(self, key: int, limit: float) -> bool:
         if len(self.resident) == self.slots:
             victim = self.weakest()
-            if victim is None or self.score(key) <= hurdle(self.score(victim)):
+            if victim is None or self.score(victim) >= limit:
                 return False
             self.resident.remove(victim)
         self.resident.add(key)
@@ -182,14 +180,14 @@ class PlainPool:
             self.credit = (pool.BURST_STEPS - 1) * spare
         self.credit = min(self.credit + spare, pool.BURST_STEPS * spare)
         outside = set(range(LAYERS * EXPERTS)) - self.resident
-        waiting = sorted(outside, key=lambda key: -self.score(key))
-        for key in waiting:
-            if self.credit < 1:
-                break
-            times = sorted((t for k, t in self.uses if k == key), reverse=True)
-            reused = len(times) > 1 and times[0] - times[1] <= pool.REUSE_STEPS
-            ratio = 1.0 if reused else pool.RATIO
-            self.credit -= self.enter(key, lambda victim, r=ratio: victim * r + pool.GAIN)
+        for key in sorted(outside, key=lambda key: -self.limit(key)):
+            if self.credit >= 1 and self.enter(key, self.limit(key)):
+                self.credit -= 1
+
+    def limit(self, key: int) -> float:
+        times = sorted((t for k, t in self.uses if k == key), reverse=True)
+        reused = len(times) > 1 and times[0] - times[1] <= pool.REUSE_STEPS
+        return (self.score(key) - pool.GAIN) / (1.0 if reused else pool.RATIO)
 
 
 @settings(max_examples=50, deadline=None)
@@ -222,7 +220,7 @@ def test_pool_follows_its_rules(data: st.DataObject) -> None:
             policy.admit(missed, streamed=streamed)
             if streamed:
                 for key in missed:
-                    plain.enter(key, lambda victim: victim)
+                    plain.enter(key, plain.score(key))
         policy.end_step(spare * 10)
         plain.end(spare)
         assert set(np.flatnonzero(policy.resident).tolist()) == plain.resident
