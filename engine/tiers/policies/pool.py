@@ -9,6 +9,7 @@ constants are one compromise over models of 32 to 128 experts a layer with 20 to
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,9 @@ GAIN = 0.25
 RATIO = 1.25
 REUSE_STEPS = 4
 BURST_STEPS = 8  # steps whose unused share of the link may be spent at once
+# While a step runs, residents of layers whose turn comes yet may still be used by it: as victims
+# they count this many times their score.
+AHEAD = 1.25
 PROVEN = 1.5  # a hot resident's score: more than one use, the last one not long ago
 
 _FADE = 0.5 ** (1 / HALF_LIFE)
@@ -38,8 +42,8 @@ class PoolPolicy(Policy):
         self._credit: int | None = None  # bytes that may be copied now
         self._least_size = int(experts.sizes[experts.sizes > 0].min())
         self._step_before = np.full(experts.sizes.size, 2 * NEVER)  # of the use before the last
-        self._victims: list[int] | None = None  # of this step, weakest first
-        self._next = 0  # those before it are taken
+        self._victims: list[tuple[int, float]] | None = None  # of this step, weakest first
+        self._next = 0  # those before it have left or were used
         super().__init__(experts, capacity, counts)
 
     def begin_step(self, tokens: int) -> None:
@@ -63,9 +67,11 @@ class PoolPolicy(Policy):
         """A streamed miss enters if its score beats the weakest resident: the slot is free."""
         moves: list[Move] = []
         if streamed:
+            experts = self.experts.sizes.shape[1]
             for key in keys:
                 limit = float(self._score[key]) if not self._prompt else 0.0
-                victims = self._room(int(self.sizes[key]), limit)
+                behind = (key // experts + 1) * experts
+                victims = self._room(int(self.sizes[key]), limit, behind)
                 if victims is not None:
                     moves.append(self._move(key, victims))
         return moves
@@ -81,7 +87,7 @@ class PoolPolicy(Policy):
         most = self._credit // self._least_size
         for key, limit in self._waiting(self._least_score(), most):
             size = int(self.sizes[key])
-            victims = self._room(size, limit) if size <= self._credit else None
+            victims = self._room(size, limit, len(self.sizes)) if size <= self._credit else None
             if victims is None:
                 break
             moves.append(self._move(key, victims))
@@ -112,43 +118,48 @@ class PoolPolicy(Policy):
 
     # ---- victims
 
-    def _weakest(self, at: int) -> int:
-        """The first place from `at` in this step's `_victims` that still is one."""
+    def _room(self, size: int, limit: float, behind: int) -> tuple[int, ...] | None:
+        """The weakest residents whose slots, with what is free, make `size` bytes; None if their
+        scores are not all below `limit`. Keys from `behind` on are of layers yet to come."""
+        free = self.free
+        victims: list[int] = []
+        while free < size:
+            victim = self._weakest(behind, victims)
+            if victim is None or victim[1] >= limit:
+                return None
+            victims.append(victim[0])
+            free += int(self.sizes[victim[0]])
+        return tuple(victims)
+
+    def _weakest(self, behind: int, but: Sequence[int] = ()) -> tuple[int, float] | None:
+        """Who leaves next, of those that are not in `but`; and its score."""
         if self._victims is None:
-            could = np.flatnonzero(self.resident & (self._last_step < self._step))
-            weakest = smallest(self._score[could], self.experts.routes)
-            self._victims = could[weakest].tolist()
-            self._next = at = 0
-        while at < len(self._victims):
-            key = self._victims[at]
-            if self.resident[key] and self._last_step[key] < self._step:
+            keys = np.flatnonzero(self.resident & (self._last_step < self._step))
+            keys = keys[smallest(self._score[keys], self.experts.routes)]
+            self._victims = list(zip(keys.tolist(), self._score[keys].tolist(), strict=True))
+            self._next = 0
+        while self._next < len(self._victims) and not self._idle(self._victims[self._next][0]):
+            self._next += 1
+        ahead: tuple[int, float] | None = None  # the weakest one of a layer yet to come
+        for victim in islice(self._victims, self._next, None):
+            if ahead and victim[1] >= AHEAD * ahead[1]:
                 break
-            at += 1
-        return at
+            if self._idle(victim[0]) and victim[0] not in but:
+                if victim[0] < behind:
+                    return victim
+                ahead = ahead or victim
+        return ahead
+
+    def _idle(self, key: int) -> bool:
+        """Resident, and not used by the running step so far."""
+        return bool(self.resident[key] and self._last_step[key] < self._step)
 
     def _least_score(self) -> float:
         """What a score must be above to get a slot at all."""
         if self.free >= int(self.sizes.max()):
             return 0.0
-        at = self._weakest(self._next)
-        assert self._victims is not None
-        return float(self._score[self._victims[at]]) if at < len(self._victims) else np.inf
-
-    def _room(self, size: int, limit: float) -> tuple[int, ...] | None:
-        """The weakest residents whose slots, with what is free, make `size` bytes; None if their
-        scores are not all below `limit`."""
-        free, at = self.free, self._next
-        victims: list[int] = []
-        while free < size:
-            at = self._weakest(at)
-            assert self._victims is not None
-            if at == len(self._victims) or self._score[self._victims[at]] >= limit:
-                return None
-            victims.append(self._victims[at])
-            free += int(self.sizes[victims[-1]])
-            at += 1
-        self._next = at
-        return tuple(victims)
+        weakest = self._weakest(len(self.sizes))
+        return weakest[1] if weakest else np.inf
 
 
 def smallest(values: NDArray[np.float64], count: int) -> Keys:

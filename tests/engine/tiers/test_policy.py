@@ -162,13 +162,17 @@ class PlainPool:
         fades = [(self.prior[key], 0)] + [(1.0, t) for k, t in self.uses if k == key]
         return float(sum(x * 0.5 ** ((self.now - t) / pool.HALF_LIFE) for x, t in fades))
 
-    def weakest(self) -> int | None:
+    def weakest(self, layer: int) -> int | None:
         now = {key for key, t in self.uses if t == self.now}
-        return min(self.resident - now, key=lambda key: (self.score(key), key), default=None)
 
-    def enter(self, key: int, limit: float) -> bool:
+        def worth(key: int) -> float:
+            return self.score(key) * (pool.AHEAD if key // EXPERTS > layer else 1)
+
+        return min(self.resident - now, key=worth, default=None)
+
+    def enter(self, key: int, limit: float, layer: int = LAYERS) -> bool:
         if len(self.resident) == self.slots:
-            victim = self.weakest()
+            victim = self.weakest(layer)
             if victim is None or self.score(victim) >= limit:
                 return False
             self.resident.remove(victim)
@@ -220,7 +224,7 @@ def test_pool_follows_its_rules(data: st.DataObject) -> None:
             policy.admit(missed, streamed=streamed)
             if streamed:
                 for key in missed:
-                    plain.enter(key, plain.score(key))
+                    plain.enter(key, plain.score(key), layer)
         policy.end_step(spare * 10)
         plain.end(spare)
         assert set(np.flatnonzero(policy.resident).tolist()) == plain.resident
