@@ -199,8 +199,8 @@ def test_stopped_in_the_middle_it_keeps_what_it_learned(
         [sys.executable, "-m", "engine", "profile", "learn", str(texts), "--model", models[0],
          "--profile-dir", str(tmp_path / "p"), "--threads", "1"],
         stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"},
-        # What a shell started in the background ignores Ctrl+C, and so would its children.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        # What a shell starts in the background ignores Ctrl+C, and so would its children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     )  # fmt: skip
     assert learn.stderr is not None
     assert "of 20,000" in learn.stderr.readline()  # progress: it is at work
