@@ -29,7 +29,7 @@ from engine.text.chat_template import ChatTemplate, open_chat_template
 from engine.text.generate import GenerationEvent, GenerationRequest, generate
 from engine.text.tokenizer import Tokenizer
 from engine.text.vocabulary import read_vocabulary
-from engine.tiers.budget import MemoryPlan, plan_memory, with_budget
+from engine.tiers.budget import MemoryPlan, plan_for, with_budget
 from engine.tiers.disk import ModelFiles
 from engine.tiers.hardware import MemoryReading, process_bytes, read_memory
 from engine.tiers.policies.table import POLICIES
@@ -212,8 +212,8 @@ def open_model(settings: EngineSettings, progress: Progress = lambda *_: None) -
         )
     if settings.ram != "auto":
         raise SettingError(
-            f"--ram is {settings.ram}: this version leaves experts outside the budget to the "
-            "system's file cache",
+            f"--ram is {settings.ram}: this version keeps experts outside the budget in no memory of "
+            "its own",
             "Use --ram auto",
         )
     for field in dataclasses.fields(settings):
@@ -235,15 +235,7 @@ def open_model(settings: EngineSettings, progress: Progress = lambda *_: None) -
             "--ctx %d is more than the %d tokens that the model was trained for: answers beyond "
             "them are unreliable", settings.ctx, plan.context,
         )  # fmt: skip
-    memory = plan_memory(
-        plan,
-        settings.budget,
-        settings.ctx,
-        settings.chunk,
-        settings.kv,
-        read_memory(),
-        settings.slots,
-    )
+    memory = plan_for(plan, settings, read_memory())
     kernels = Kernels(settings.threads, settings.isa)
     recorder = _open_recorder(plan, settings)
     files = ModelFiles()

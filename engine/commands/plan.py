@@ -9,7 +9,7 @@ from engine.gguf.reader import open_gguf
 from engine.paths import DEMO_MODEL
 from engine.plan.build import build_plan
 from engine.settings import EngineSettings
-from engine.tiers.budget import plan_memory
+from engine.tiers.budget import plan_for
 from engine.tiers.hardware import read_memory
 
 
@@ -18,15 +18,7 @@ def show_plan(settings: EngineSettings, as_json: bool) -> int:
     with open_gguf(settings.model or str(DEMO_MODEL)) as file:
         plan = build_plan(file)
     reading = read_memory()
-    memory = plan_memory(
-        plan,
-        settings.budget,
-        settings.ctx,
-        settings.chunk,
-        settings.kv,
-        reading,
-        settings.slots,
-    )
+    memory = plan_for(plan, settings, reading)
     experts = sum(layer.experts.count for layer in plan.layers)
     fit = memory.arena * experts // memory.arena_full
     rows = {

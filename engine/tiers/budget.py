@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from engine.errors import BudgetError, BudgetTooLargeError, SettingError
 from engine.plan.spec import ExpertsSpec, ModelPlan
-from engine.settings import parse_bytes, parse_share
+from engine.settings import EngineSettings, parse_bytes, parse_share
 from engine.tiers.hardware import MemoryReading
 from engine.tiers.raw_file import BLOCK
 
@@ -119,6 +119,12 @@ def plan_memory(
         arena_most=min(full, slots * largest_slot(plan)) if slots else full,
     )
     return with_budget(parts, budget, memory)
+
+
+def plan_for(plan: ModelPlan, settings: EngineSettings, memory: MemoryReading) -> MemoryPlan:
+    """`plan_memory` as the user has set it."""
+    x = settings
+    return plan_memory(plan, x.budget, x.ctx, x.chunk, x.kv, memory, x.slots)
 
 
 def with_budget(parts: MemoryPlan, budget: str, memory: MemoryReading) -> MemoryPlan:

@@ -266,6 +266,8 @@ class ExpertStore:
         flying.clear()
 
     def _forget_guesses(self) -> None:
+        if not self._guesses:
+            return
         self._queue.abandon([ticket for ticket, _ in self._guesses.values()])
         self._idle += [slot for _, slot in self._guesses.values()]
         self._guesses.clear()
@@ -284,6 +286,8 @@ class ExpertStore:
 
     def fill(self, seconds: float) -> bool:
         """Read experts that got a slot for about `seconds`. True if any are left."""
+        if not self._pending:  # as after nearly every token
+            return False
         deadline = time.monotonic() + seconds
         flying: dict[Ticket, tuple[int, Slot]] = {}
         try:

@@ -65,9 +65,12 @@ void Engine::best(const float* x, int64_t n, int64_t k, int32_t* ids, float* val
       if (!(x[i] < bound)) candidates_.push_back(static_cast<int32_t>(i));
   }
   const auto value = [&](int32_t i) { return std::isnan(x[i]) ? LOWEST : x[i]; };
-  std::partial_sort(candidates_.begin(), candidates_.begin() + k, candidates_.end(), [&](int32_t a, int32_t b) {
+  const auto better = [&](int32_t a, int32_t b) {
     return value(a) > value(b) || (value(a) == value(b) && a < b);
-  });
+  };
+  const auto end = candidates_.begin() + k;  // a heap, as in partial_sort, is slow where k is large
+  if (end != candidates_.end()) std::nth_element(candidates_.begin(), end, candidates_.end(), better);
+  std::sort(candidates_.begin(), end, better);
   for (int64_t i = 0; i < k; ++i) {
     ids[i] = candidates_[static_cast<size_t>(i)];
     values[i] = x[ids[i]];
