@@ -150,8 +150,8 @@ TIER_NAMES = ("frozen", "cold", "warm", "hot")  # by protocol.Tier
 TIER_HELP = (
     "only in the model file on the disk",
     "in main memory, outside the budget",
-    "in a slot of the budget, placed there by recent use",
-    "in a slot of the budget, because it is used most",
+    "in a slot of the budget, not proven yet or little used of late",
+    "in a slot of the budget, and used much in the last few dozen tokens",
 )
 TABLE_COLUMNS = ("Layer", "Hot", "Warm", "Cold", "Frozen", "Uses", "Hit rate")
 HOVER_HINT = "Point at a cell, or move with the arrow keys"

@@ -212,8 +212,8 @@ def open_model(settings: EngineSettings, progress: Progress = lambda *_: None) -
         )
     if settings.ram != "auto":
         raise SettingError(
-            f"--ram is {settings.ram}: this version keeps experts outside the budget in no memory of "
-            "its own",
+            f"--ram is {settings.ram}: this version keeps experts outside the budget in no memory "
+            "of its own",
             "Use --ram auto",
         )
     for field in dataclasses.fields(settings):
