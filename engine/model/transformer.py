@@ -110,7 +110,7 @@ class Transformer:
             for layer in plan.layers
         ]
         self._rows = Rows.for_plan(plan, chunk)
-        self._guess = Rows.for_plan(plan, 1)
+        self._guess = np.zeros_like(self._rows.ids), np.zeros_like(self._rows.weights)
         self._token = np.zeros(1, np.int32)
         self._chosen = np.zeros((len(self._layers), 1, self._rows.ids.shape[1]), np.int32)
         # Told of every step's choices [tokens, layers, used] when it ends.
@@ -181,20 +181,21 @@ class Transformer:
     def _serve_experts(self, index: int, rows: Rows) -> None:
         """Outputs of all chosen experts, which the store brings where they are not resident."""
         for part, addresses in enumerate(self._store.serve(index, rows.ids)):
-            if part == 0 and len(rows.hidden) == 1:
-                self._look_ahead(index, rows.hidden)
+            if part == 0:
+                self._look_ahead(index, rows)
             self._run_experts(self.kernels, index, rows, addresses)
 
-    def _look_ahead(self, index: int, hidden: F32) -> None:
+    def _look_ahead(self, index: int, rows: Rows) -> None:
         """Tell the store which experts the next layer will probably choose: those of its router for
         this layer's input."""
         if index + 1 == len(self._layers) or not self._store.looks_ahead:
             return
-        layer, guess = self._layers[index + 1], self._guess
-        self.kernels.rms_norm(hidden, layer.experts_norm, self.plan.norm_eps, guess.normed)
-        self.kernels.matmul(layer.router, guess.normed, guess.scores)
-        self.kernels.route(guess.scores, layer.experts.used, guess.ids, guess.weights)
-        self._store.expect(index + 1, guess.ids[0])
+        layer, normed = self._layers[index + 1], rows.branch
+        ids, weights = (x[: len(normed)] for x in self._guess)
+        self.kernels.rms_norm(rows.hidden, layer.experts_norm, self.plan.norm_eps, normed)
+        self.kernels.matmul(layer.router, normed, rows.scores)
+        self.kernels.route(rows.scores, layer.experts.used, ids, weights)
+        self._store.expect(index + 1, ids)
 
     def _note_token(self) -> Program:
         """The program of a step over `_token`, up to the last layer's hidden state."""

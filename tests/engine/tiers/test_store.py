@@ -200,6 +200,36 @@ def test_more_experts_than_staging_slots_come_in_parts(make, plan: ModelPlan) ->
     h.store._idle += rest
 
 
+@pytest.mark.parametrize("budget", ["0%", "30%", "60%"])
+def test_a_prompt_reads_an_expert_once_for_a_layer_however_it_was_foreseen(
+    make, plan: ModelPlan, budget: str
+) -> None:
+    h = make(budget)
+    store, rng = h.store, h.rng
+    kept = [store._idle.pop() for _ in range(len(store._idle) - 4)]  # so that parts are needed
+    store._staging = store._idle.copy()
+    sizes = [plan.layers[i].experts.expert_bytes for i in range(LAYERS)]
+    for _ in range(20):
+        chosen = [rng.integers(EXPERTS, size=(40, USED)).astype(np.int32) for _ in range(LAYERS)]
+        before, missing = store.moved_bytes, 0
+        store.begin_step(40)
+        for layer, ids in enumerate(chosen):
+            asked = np.unique(ids)
+            missing += int((store.addresses(layer)[asked] == 0).sum()) * sizes[layer]
+            for i, part in enumerate(store.serve(layer, ids)):
+                if i == 0 and layer + 1 < LAYERS:
+                    store.expect(layer + 1, chosen[layer + 1])
+                for expert in np.flatnonzero(part):
+                    h.check(layer, int(expert), int(part[expert]))
+        assert store.moved_bytes - before == missing
+        store.end_step()
+        while store.fill(1):
+            pass
+    assert store.traffic().guessed_right == store.traffic().guessed > 0
+    store._idle += kept
+    store._staging += kept
+
+
 def refuse_reads(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
     def read(fd: int, buffers: list[memoryview], offset: int) -> int:
         raise error
