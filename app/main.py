@@ -168,8 +168,10 @@ class Program(QObject):
         geometry, panels = self.window.layout_state()
         window = self.window
         self.save_settings(
-            geometry=geometry, panels=panels or self.settings.values.panels,
-            show_list=window.list_wanted, show_map=window.map_wanted,
+            geometry=geometry,
+            panels=panels or self.settings.values.panels,
+            show_list=window.list_wanted,
+            show_map=window.map_wanted,
         )
         self.engine.shut_down()
         self.store.close()

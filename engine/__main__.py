@@ -113,6 +113,9 @@ def _parser() -> argparse.ArgumentParser:
                     metavar="N",
                     help=f"{text} (default {default})",
                 )
+            command.add_argument(
+                "--timeline", default="", metavar="F.svg", help="draw what one token waits for"
+            )
         if name == "logits":
             what = command.add_mutually_exclusive_group(required=True)
             what.add_argument("--tokens", metavar="1,2,3", help="token ids")
@@ -282,7 +285,7 @@ def _bench(args: argparse.Namespace) -> int:
     from engine.bench.speed import Workload, bench
 
     work = Workload(args.prompt_tokens, args.gen_tokens, args.depth, args.repeat)
-    return bench(_settings(args, EngineSettings), work, args.json)
+    return bench(_settings(args, EngineSettings), work, args.json, args.timeline)
 
 
 def _logits(args: argparse.Namespace) -> int:

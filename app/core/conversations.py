@@ -37,7 +37,11 @@ MIGRATIONS: tuple[str, ...] = (
 )
 
 DONE, STREAMING, STOPPED, INTERRUPTED, FAILED = (
-    "done", "streaming", "stopped", "interrupted", "failed",
+    "done",
+    "streaming",
+    "stopped",
+    "interrupted",
+    "failed",
 )
 CHECKED_BYTES = 64 << 20
 USER, ASSISTANT = "user", "assistant"
@@ -189,7 +193,8 @@ class ConversationStore:
             ).fetchone()
             rows = self._db.execute(
                 "SELECT role, text, thinking, state, note, tokens, rate, model, created, id"
-                " FROM messages WHERE conversation = ? ORDER BY position", (key,)
+                " FROM messages WHERE conversation = ? ORDER BY position",
+                (key,),
             ).fetchall()
         except sqlite3.Error as error:
             raise StoreError(strings.conversation_not_read(str(error))) from error
@@ -218,8 +223,20 @@ class ConversationStore:
             db.executemany(
                 "INSERT OR REPLACE INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 [
-                    (m.id, c.id, order[id(m)], m.role, m.text, m.thinking, m.state, m.note,
-                     m.tokens, m.rate, m.model, m.created)
+                    (
+                        m.id,
+                        c.id,
+                        order[id(m)],
+                        m.role,
+                        m.text,
+                        m.thinking,
+                        m.state,
+                        m.note,
+                        m.tokens,
+                        m.rate,
+                        m.model,
+                        m.created,
+                    )
                     for m in changed
                     if id(m) in order
                 ],

@@ -30,9 +30,7 @@ def when(updated: float, today: datetime.date | None = None) -> str:
 class ConversationList(QAbstractListModel):
     """Summaries, latest first. Editing an item renames its conversation."""
 
-    def __init__(
-        self, rename: Callable[[str, str], None], parent: QObject | None = None
-    ) -> None:
+    def __init__(self, rename: Callable[[str, str], None], parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._rename = rename
         self._rows: list[Summary] = []

@@ -109,9 +109,7 @@ def _row_pitch(layers: int, lines: int, height: int, x: int) -> int:
     return 1
 
 
-def step(
-    geometry: MapGeometry, cell: tuple[int, int], rows: int, columns: int
-) -> tuple[int, int]:
+def step(geometry: MapGeometry, cell: tuple[int, int], rows: int, columns: int) -> tuple[int, int]:
     """The cell that is `rows` lines and `columns` cells away, kept inside of the map."""
     layer, expert = cell
     line, column = divmod(expert, geometry.columns)

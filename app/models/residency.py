@@ -97,7 +97,9 @@ class ResidencyModel(QObject):
     def counts(self) -> TierCounts:
         n = np.bincount(self.tiers.ravel(), minlength=4)
         return TierCounts(
-            hot=int(n[Tier.HOT]), warm=int(n[Tier.WARM]), cold=int(n[Tier.COLD]),
+            hot=int(n[Tier.HOT]),
+            warm=int(n[Tier.WARM]),
+            cold=int(n[Tier.COLD]),
             frozen=int(n[Tier.FROZEN]),
         )
 

@@ -40,9 +40,7 @@ class Prose(QLabel):
         self.setWordWrap(True)
         self.setTextFormat(Qt.TextFormat.RichText)
         flags = Qt.TextInteractionFlag
-        self.setTextInteractionFlags(
-            flags.TextSelectableByMouse | flags.LinksAccessibleByMouse
-        )
+        self.setTextInteractionFlags(flags.TextSelectableByMouse | flags.LinksAccessibleByMouse)
         self.linkActivated.connect(open_link)
         # Not "Minimum": a label's wish is for a narrow column and would leave a gap at the end.
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)

@@ -15,8 +15,13 @@ class IconButton(QToolButton):
     """A button with an icon of the theme. Its name is its tool tip and its accessible name."""
 
     def __init__(
-        self, look: Look, icon: str, name: str, pressed: Callable[[], object] | None = None,
-        parent: QWidget | None = None, size: int = 18,
+        self,
+        look: Look,
+        icon: str,
+        name: str,
+        pressed: Callable[[], object] | None = None,
+        parent: QWidget | None = None,
+        size: int = 18,
     ) -> None:
         super().__init__(parent)
         self._look = look

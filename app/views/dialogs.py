@@ -126,9 +126,7 @@ class SettingsDialog(QDialog):
             spin.setRange(int(meta["low"]), int(meta["high"]))
             spin.setSingleStep(int(meta["step"]))
             if name in ("context", "threads", "seed"):  # the lowest value has a meaning
-                spin.setSpecialValueText(
-                    strings.RANDOM if name == "seed" else strings.AUTOMATIC
-                )
+                spin.setSpecialValueText(strings.RANDOM if name == "seed" else strings.AUTOMATIC)
             spin.setValue(value)
         spin.setKeyboardTracking(False)
         spin.valueChanged.connect(lambda number: self._change(name, number))
@@ -154,9 +152,7 @@ class LogDialog(QDialog):
         self._timer.timeout.connect(self._flush)
         copy = QPushButton(strings.COPY_LOG)
         copy.setAutoDefault(False)
-        copy.clicked.connect(
-            lambda: QGuiApplication.clipboard().setText(self._text.toPlainText())
-        )
+        copy.clicked.connect(lambda: QGuiApplication.clipboard().setText(self._text.toPlainText()))
         row = QHBoxLayout()
         row.addWidget(copy)
         row.addStretch(1)

@@ -70,5 +70,6 @@ class EngineNotices(QObject):
         if model is not None:
             self._chat.model_name = model.id
             size = units.size(model.expert_bytes + model.dense_bytes)
-            self._window.header.show_model(model.name or self._opener.name,
-                                           f"{model.architecture} · {size}")
+            self._window.header.show_model(
+                model.name or self._opener.name, f"{model.architecture} · {size}"
+            )

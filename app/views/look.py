@@ -35,9 +35,7 @@ class Look(QObject):
         self.size = size
         hints = QGuiApplication.styleHints()
         hints.setColorScheme(_SCHEMES[name])
-        dark = name == "dark" or (
-            name == "system" and hints.colorScheme() == Qt.ColorScheme.Dark
-        )
+        dark = name == "dark" or (name == "system" and hints.colorScheme() == Qt.ColorScheme.Dark)
         self._use(theme.DARK if dark else theme.LIGHT)
 
     def _on_scheme(self, scheme: Qt.ColorScheme) -> None:

@@ -179,9 +179,7 @@ class MainWindow(QMainWindow):
 
     # -- opening a model --------------------------------------------------------------------------
     def ask_for_file(self) -> None:
-        path, _ = QFileDialog.getOpenFileName(
-            self, strings.OPEN_DIALOG, "", strings.OPEN_FILTER
-        )
+        path, _ = QFileDialog.getOpenFileName(self, strings.OPEN_DIALOG, "", strings.OPEN_FILTER)
         if path:
             self.open_asked.emit(path)
 

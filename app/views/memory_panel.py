@@ -101,7 +101,10 @@ class MemoryPanel(QFrame):
     chosen = Signal(object)  # bytes that the user asked for
 
     def __init__(
-        self, sender: BudgetSender, residency: ResidencyModel, look: Look,
+        self,
+        sender: BudgetSender,
+        residency: ResidencyModel,
+        look: Look,
         parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)

@@ -45,9 +45,12 @@ LABELS = 22  # for the layer numbers
 BARS = 44  # for the hit rates
 MORE_BARS = 60  # that they get of the width that is left over
 KEYS = {
-    Qt.Key.Key_Left: (0, -1), Qt.Key.Key_Right: (0, 1),
-    Qt.Key.Key_Up: (-1, 0), Qt.Key.Key_Down: (1, 0),
-    Qt.Key.Key_Home: (0, -(1 << 20)), Qt.Key.Key_End: (0, 1 << 20),
+    Qt.Key.Key_Left: (0, -1),
+    Qt.Key.Key_Right: (0, 1),
+    Qt.Key.Key_Up: (-1, 0),
+    Qt.Key.Key_Down: (1, 0),
+    Qt.Key.Key_Home: (0, -(1 << 20)),
+    Qt.Key.Key_End: (0, 1 << 20),
 }
 
 
@@ -70,9 +73,7 @@ class ResidencyMap(QWidget):
 
     read_out = Signal(str)
 
-    def __init__(
-        self, model: ResidencyModel, look: Look, parent: QWidget | None = None
-    ) -> None:
+    def __init__(self, model: ResidencyModel, look: Look, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._model = model
         self._look = look

@@ -207,8 +207,9 @@ class ResidencyPanel(QFrame):
         """Counts of the map as it is now; the engine's own bytes come with every budget."""
         counts = self._model.counts()
         each = self._expert_bytes / counts.total if counts.total else 0.0
-        sizes = TierCounts(*(round(each * n) for n in (counts.hot, counts.warm, counts.cold,
-                                                        counts.frozen)))
+        sizes = TierCounts(
+            *(round(each * n) for n in (counts.hot, counts.warm, counts.cold, counts.frozen))
+        )
         self._legend.show_counts(counts, sizes)
 
     def _toggle_table(self) -> None:

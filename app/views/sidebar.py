@@ -80,8 +80,9 @@ class _Row(QStyledItemDelegate):
         width = QFontMetrics(font).horizontalAdvance(date)
         painter.setFont(font)
         painter.setPen(QColor(colors.muted))
-        painter.drawText(rect, int(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter),
-                         date)
+        painter.drawText(
+            rect, int(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter), date
+        )
         font.setPixelSize(self._look.size)
         painter.setFont(font)
         painter.setPen(QColor(colors.text))

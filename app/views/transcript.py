@@ -229,4 +229,3 @@ class Transcript(QScrollArea):
     def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
         super().resizeEvent(event)
         self._place_button()
-

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from xml.sax.saxutils import escape
 
-from engine.errors import TraceError
+from engine.bench.svg import write_svg
 
 # Distinct for most kinds of colour vision (Okabe and Ito, 2008), and a dash pattern besides.
 _LINES = (
@@ -45,16 +44,7 @@ def write_plot(path: str, title: str, rows: Sequence[Mapping[str, object]]) -> N
         y = _TOP + 14 + 22 * at
         parts.append(_stroke(f"M{legend} {y}h28", at))
         parts.append(f'<text x="{legend + 36}" y="{y + 4}">{escape(name)}</text>')
-    width, height = legend + 150, _TOP + _HEIGHT + 52
-    svg = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-        f'viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12">\n'
-        f'<rect width="100%" height="100%" fill="white"/>\n' + "\n".join(parts) + "\n</svg>\n"
-    )
-    try:
-        Path(path).write_text(svg, encoding="utf-8")
-    except OSError as error:
-        raise TraceError(f"The plot {path} cannot be written: {error.strerror or error}") from error
+    write_svg(path, legend + 150, _TOP + _HEIGHT + 52, parts)
 
 
 def _number(value: object) -> float:

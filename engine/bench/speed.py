@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from engine.bench.timeline import TOKENS, record, write_timeline
 from engine.errors import SettingError
 from engine.open_model import Engine, open_model
 from engine.settings import EngineSettings
@@ -26,9 +27,11 @@ class Workload:
     repeat: int
 
 
-def bench(settings: EngineSettings, work: Workload, as_json: bool) -> int:
-    """Measure and print. Token ids are random but fixed; the `depth` tokens are read once and then
-    stand before every run. The learned profile places the experts, and learns nothing from this.
+def bench(settings: EngineSettings, work: Workload, as_json: bool, timeline: str = "") -> int:
+    """Measure and print; draw one more token as the file `timeline`.
+
+    Token ids are random but fixed; the `depth` tokens are read once and then stand before every
+    run. The learned profile places the experts, and learns nothing from this.
 
     prefill_tok_s: `prompt_tokens` read behind `depth` tokens; decode_tok_s: `gen_tokens` steps
     behind both; ttft_s: the prompt, until the first token is chosen.
@@ -37,7 +40,7 @@ def bench(settings: EngineSettings, work: Workload, as_json: bool) -> int:
     engine = open_model(settings)
     load_s = time.perf_counter() - start
     try:
-        need = work.depth + work.prompt_tokens + work.gen_tokens
+        need = work.depth + work.prompt_tokens + work.gen_tokens + (TOKENS if timeline else 0)
         if (
             not 0 < need <= engine.context_size
             or min(work.prompt_tokens, work.repeat) < 1
@@ -53,6 +56,10 @@ def bench(settings: EngineSettings, work: Workload, as_json: bool) -> int:
             pass
         runs = [_run(engine, work, depth, seed) for seed in range(work.repeat)]
         result = _report(engine, load_s, runs)
+        if timeline:
+            line = record(engine.session, engine.store)
+            write_timeline(timeline, line)
+            result["timeline"] = line.describe()
     finally:
         engine.close(learn=False)
     if as_json:

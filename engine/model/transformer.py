@@ -191,7 +191,7 @@ class Transformer:
         if index + 1 == len(self._layers) or not self._store.looks_ahead:
             return
         layer, normed = self._layers[index + 1], rows.branch
-        ids, weights = (x[: len(normed)] for x in self._guess)
+        ids, weights = self._guess[0][: len(normed)], self._guess[1][: len(normed)]
         self.kernels.rms_norm(rows.hidden, layer.experts_norm, self.plan.norm_eps, normed)
         self.kernels.matmul(layer.router, normed, rows.scores)
         self.kernels.route(rows.scores, layer.experts.used, ids, weights)

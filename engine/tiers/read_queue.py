@@ -58,6 +58,7 @@ class Ticket:
     def __init__(self, key: tuple[int, int], reads: Sequence[Read], priority: Priority) -> None:
         self.key = key
         self.priority = priority
+        self.foreseen = priority is Priority.GUESS
         self.done = False
         self.error: DiskReadError | None = None
         self.began = self.ended = 0.0  # time.perf_counter()
@@ -66,10 +67,21 @@ class Ticket:
         self._running = 0
 
 
+class Observer(Protocol):
+    """Who is told what happens, from the threads that do it: it must be quick."""
+
+    def read(self, ticket: Ticket) -> None:
+        """`ticket` is done."""
+
+    def waited(self, since: float, until: float) -> None:
+        """Somebody waited for tickets between these two readings of time.perf_counter()."""
+
+
 class ReadQueue:
     """Reads with `depth` threads; its methods are called by one thread."""
 
     def __init__(self, reader: Reader, depth: int = DEPTH) -> None:
+        self.observer: Observer | None = None
         self._reader = reader
         self._spare = max(1, depth // 2)  # requests below NOW at once
         self._lock = threading.Lock()
@@ -132,9 +144,13 @@ class ReadQueue:
 
     def wait_any(self, tickets: Collection[Ticket]) -> list[Ticket]:
         """Wait until at least one is done; gives those that are, failed ones too."""
+        since = time.perf_counter()
         with self._lock:
             self._news.wait_for(lambda: any(ticket.done for ticket in tickets))
-            return [ticket for ticket in tickets if ticket.done]
+            done = [ticket for ticket in tickets if ticket.done]
+        if self.observer:
+            self.observer.waited(since, time.perf_counter())
+        return done
 
     def abandon(self, tickets: Collection[Ticket]) -> None:
         """Drop what has not begun and wait for the rest: then nothing writes to their memory. Those
@@ -239,6 +255,8 @@ class ReadQueue:
                 read.into.release()
             ticket.ended = time.perf_counter()
             ticket.done = True
+            if self.observer:
+                self.observer.read(ticket)
             self._news.notify_all()
 
 

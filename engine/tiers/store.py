@@ -31,7 +31,7 @@ from engine.tiers.page_cache import PageCache
 from engine.tiers.policies.pool import PoolPolicy
 from engine.tiers.policy import PROMPT_TOKENS, Experts, Move, Policy
 from engine.tiers.profile import RoutingProfile
-from engine.tiers.read_queue import DEPTH, Priority, ReadQueue, Ticket
+from engine.tiers.read_queue import DEPTH, Observer, Priority, ReadQueue, Ticket
 from engine.tiers.traffic import Traffic
 
 log = logging.getLogger(__name__)
@@ -351,6 +351,10 @@ class ExpertStore:
     def moved_bytes(self) -> int:
         """Read from the file since the store was opened."""
         return self._queue.totals()[0]
+
+    def observe_reads(self, observer: Observer | None) -> None:
+        """Tell `observer` of every read and wait from now on."""
+        self._queue.observer = observer
 
     def hits(self) -> TierCounts:
         """Routed expert uses of the last tokens, by the tier that served them."""
