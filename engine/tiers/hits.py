@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,9 +27,9 @@ class Hits:
         self._step = np.zeros(len(Tier), np.int64)
         self._step_tokens = tokens
 
-    def count(self, tiers: NDArray[np.uint8], uses: NDArray[Any]) -> None:
-        """`uses` of experts that lie in `tiers`; both of one shape."""
-        np.add.at(self._step, tiers, uses)
+    def count(self, tiers: NDArray[np.uint8], uses: NDArray[np.intp]) -> None:
+        """`uses` [n] of experts that lie in `tiers` [n]."""
+        self._step += np.bincount(tiers, uses, len(Tier)).astype(np.int64)
 
     def end(self) -> int:
         """The step is over; gives its tokens."""

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,11 +72,9 @@ class RoutingProfile:
 
     # ---- learning
 
-    def count(
-        self, layer: int | NDArray[np.intp], experts: NDArray[np.int32], uses: NDArray[Any]
-    ) -> None:
-        """Add `uses` of the distinct `experts` of `layer`; all three may be arrays side by side."""
-        self._block[layer, experts] += uses
+    def count(self, keys: NDArray[np.intp], uses: NDArray[np.intp]) -> None:
+        """Add `uses` of the distinct experts `keys` (layer * experts + expert)."""
+        self._block.ravel()[keys] += uses
 
     def advance(self, tokens: int) -> None:
         """Tell that a step over `tokens` tokens was counted: older counts fade."""

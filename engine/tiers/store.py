@@ -63,6 +63,7 @@ class ExpertStore:
             of_layer[: x.count] = slot_layout(x).size
         self._width = sizes.shape[1]
         self._sizes = sizes.ravel()
+        self._first = np.arange(len(sizes), dtype=np.intp)[:, None] * self._width  # key of a layer
         self._profile = profile
         self._queue = ReadQueue(files)
         self._fetcher = Fetcher(plan, self._queue)
@@ -87,7 +88,7 @@ class ExpertStore:
         self._guesses: dict[int, tuple[Ticket, Slot]] = {}
         self._guessed = self._guessed_right = 0
         self._moved: set[tuple[int, int]] = set()
-        self._used = np.zeros(sizes.shape, np.bool_)
+        self._used = np.zeros(sizes.size, np.bool_)
         self._promotions = 0  # experts that were read into a slot of their own
         self.refresh_cold()
         self._await(self._policy.best_first(np.flatnonzero(self._policy.resident)).tolist())
@@ -110,8 +111,8 @@ class ExpertStore:
     def found(self, first: int, ids: NDArray[np.int32]) -> None:
         """Count one token's experts `ids` [layers, used] of the layers first, first + 1, ...: each
         had an address."""
-        layers = np.arange(first, first + len(ids))[:, None]
-        self._count(layers, ids, np.ones_like(ids))
+        keys = (self._first[first : first + len(ids)] + ids).ravel()
+        self._count(keys, np.ones_like(keys))
 
     def serve(self, layer: int, ids: NDArray[np.int32]) -> Iterator[NDArray[np.uint64]]:
         """Give the addresses of the experts `ids` [tokens, used] of `layer`, in one or more parts.
@@ -121,7 +122,7 @@ class ExpertStore:
         Raises DiskReadError.
         """
         experts, uses = np.unique(ids, return_counts=True)
-        self._count(layer, experts, uses)
+        self._count(self._first[layer] + experts, uses)
         table = self._table[layer]
         part = np.zeros_like(table)
         part[experts] = table[experts]
@@ -179,15 +180,12 @@ class ExpertStore:
         if self._steps % RELABEL_STEPS == 0:
             self._relabel()
 
-    def _count(
-        self, layer: int | NDArray[np.intp], experts: NDArray[np.int32], uses: NDArray[Any]
-    ) -> None:
-        """Count `uses` of distinct `experts`."""
-        self._profile.count(layer, experts, uses)
-        self._used[layer, experts] = True
-        self._hits.count(self.tiers[layer, experts], uses)
-        keys = (layer * self._width + experts).ravel().astype(np.intp)
-        self._policy.use(keys, uses.ravel())
+    def _count(self, keys: NDArray[np.intp], uses: NDArray[np.intp]) -> None:
+        """Count `uses` of distinct experts."""
+        self._profile.count(keys, uses)
+        self._used[keys] = True
+        self._hits.count(self.tiers.ravel()[keys], uses)
+        self._policy.use(keys, uses)
 
     # ---- the experts that a step misses
 
@@ -377,7 +375,7 @@ class ExpertStore:
     def drain_delta(self) -> ResidencyDelta:
         """What moved and what was used since the last call."""
         moved = tuple((layer, e, int(self.tiers[layer, e])) for layer, e in sorted(self._moved))
-        used = tuple((layer, e) for layer, e in np.argwhere(self._used).tolist())
+        used = tuple(divmod(key, self._width) for key in np.flatnonzero(self._used).tolist())
         self._moved.clear()
         self._used.fill(False)
         return ResidencyDelta(moved, used)

@@ -84,6 +84,8 @@ class PoolPolicy(Policy):
             self._credit = (BURST_STEPS - 1) * spare
         self._credit = min(self._credit + spare, BURST_STEPS * spare)
         moves: list[Move] = []
+        if not self._credit:
+            return moves
         most = self._credit // self._least_size
         for key, limit in self._waiting(self._least_score(), most):
             size = int(self.sizes[key])

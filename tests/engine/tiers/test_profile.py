@@ -31,7 +31,7 @@ def make(folder: Path, workload: str = GENERAL) -> RoutingProfile:
 def use(profile: RoutingProfile, experts: Sequence[int], tokens: int = 1) -> None:
     """A step over `tokens` tokens that all use `experts` in layer 0."""
     ids = np.array(experts, np.int32)
-    profile.count(0, ids, np.full_like(ids, tokens))
+    profile.count(ids, np.full_like(ids, tokens))
     profile.advance(tokens)
 
 

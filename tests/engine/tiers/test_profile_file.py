@@ -67,7 +67,7 @@ def test_files_of_version_1_are_read_and_become_version_2(tmp_path: Path) -> Non
     path.write_text(json.dumps(old))
     profile = load(path)
     assert profile.counts.tolist() == COUNTS and profile.tokens == 7
-    profile.count(0, np.array([0]), np.array([2]))
+    profile.count(np.array([0]), np.array([2]))
     profile.advance(2)
     profile.save()
     data = json.loads(path.read_text())
@@ -159,7 +159,7 @@ def test_no_file_stops_a_start_or_gets_lost(tmp_path: Path, content: bytes) -> N
     assert profile.counts.shape == (2, 4) and np.isfinite(profile.counts).all()
     kept = path if path.exists() else path.with_suffix(".unusable")
     assert kept.read_bytes() == content
-    profile.count(0, np.array([0]), np.array([1]))
+    profile.count(np.array([0]), np.array([1]))
     profile.advance(1)
     profile.save()
     assert load(path).tokens == profile.tokens

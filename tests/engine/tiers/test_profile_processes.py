@@ -24,7 +24,7 @@ from engine.tiers.profile import RoutingProfile
 profile = RoutingProfile(Path(sys.argv[1]), "abc", 40, 128)
 profile.load()
 for done in range(1, int(sys.argv[2]) + 1):
-    profile.count(0, np.array([done % 128]), np.array([1]))
+    profile.count(np.array([done % 128]), np.array([1]))
     profile.advance(1)
     profile.save()
     print(done, flush=True)
@@ -66,7 +66,7 @@ def test_a_process_that_never_gives_way_stops_no_answer(
     try:
         assert holder.stdout is not None and holder.stdout.readline() == "True\n"
         profile = RoutingProfile(tmp_path / "abc.json", "abc", 40, 128)
-        profile.count(0, np.array([1]), np.array([1]))
+        profile.count(np.array([1]), np.array([1]))
         profile.advance(1)
         profile.save(last=False)
         assert tokens(tmp_path / "abc.json") == 0  # tried again later
