@@ -27,9 +27,10 @@ def main() -> None:
     parser.add_argument("-d", "--n-depth", type=int, default=0)
     parser.add_argument("-r", type=int, default=1)
     parser.add_argument("-o", default="json")
+    parser.add_argument("--no-repack", action="store_true", help="keep to the mapped file")
     args = parser.parse_args()
     tokens = args.n_depth + max(args.p, 1)
-    server = LlamaCpp(args.m, tokens + args.n + 64, args.t)
+    server = LlamaCpp(args.m, tokens + args.n + 64, args.t, repack=not args.no_repack)
     for seed in range(2):
         prompt = np.random.default_rng(seed).integers(0, 2000, tokens).tolist()
         timings = server.post(

@@ -16,13 +16,16 @@ from numpy.typing import NDArray
 class LlamaCpp:
     """llama.cpp's server on a file, by HTTP on the loopback. It lives as long as the object."""
 
-    def __init__(self, path: Path, context: int = 64, threads: int = 1) -> None:
+    def __init__(
+        self, path: Path, context: int = 64, threads: int = 1, *, repack: bool = True
+    ) -> None:
         params = xllamacpp.CommonParams()
         params.model.path = str(path)
         params.n_ctx = context
         params.n_parallel = 1
         params.cpuparams.n_threads = threads
         params.warmup = False
+        params.no_extra_bufts = not repack  # of weights, into memory beside the mapped file
         self._server = xllamacpp.Server(params)
 
     def post(self, route: str, **body: Any) -> Any:
