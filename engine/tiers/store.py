@@ -83,8 +83,7 @@ class ExpertStore:
         self._prompt = False
         self._steps = 0
         self._direct = False  # the page cache has no room for what is not resident
-        self._expected: list[int] = []  # what the next layer may use, likeliest first
-        # Reads of these that nobody has asked for yet, into staging slots.
+        # Reads that nobody has asked for yet, into staging slots.
         self._guesses: dict[int, tuple[Ticket, Slot]] = {}
         self._guessed = self._guessed_right = 0
         self._moved: set[tuple[int, int]] = set()
@@ -150,19 +149,20 @@ class ExpertStore:
                 self._idle += lent
                 lent.clear()
                 self._stage(staged, flying)
-                self._guess()
         finally:
             self._idle += lent
             self._give_up(flying)
 
     def expect(self, layer: int, ids: NDArray[np.int32]) -> None:
-        """Guess that `layer`, the next to be served, uses the experts `ids` [tokens, used]: what is
-        missing of them is read while the disk has nothing better to do. Evicts nobody."""
-        experts, uses = np.unique(ids, return_counts=True)
-        likeliest = experts[np.argsort(-uses, kind="stable")]
-        missing = layer * self._width + likeliest[self._table[layer, likeliest] == 0]
-        self._expected = [key for key in missing.tolist() if key not in self._guesses]
-        self._guess()
+        """Guess that `layer`, the next to be served, uses the experts `ids`: what is missing of
+        them is read while the disk has nothing better to do. Evicts nobody."""
+        for key in (layer * self._width + ids).tolist():
+            if len(self._idle) <= len(self._staging) // 2:
+                break  # the rest is for those that are asked for
+            if self._table.flat[key] == 0 and key not in self._guesses:
+                slot = self._idle.pop()
+                self._guesses[key] = self._start(key, slot, Priority.GUESS), slot
+                self._guessed += 1
 
     @property
     def looks_ahead(self) -> bool:
@@ -211,17 +211,8 @@ class ExpertStore:
                 flying[self._start(key, slot, Priority.NOW)] = key, slot
         return staged
 
-    def _guess(self) -> None:
-        """Begin to read what is expected, into half of the staging slots: the rest is for those
-        that are asked for."""
-        while self._expected and len(self._idle) > len(self._staging) // 2:
-            key, slot = self._expected.pop(0), self._idle.pop()
-            self._guesses[key] = self._start(key, slot, Priority.GUESS), slot
-            self._guessed += 1
-
     def _drop_guesses(self, layer: int) -> None:
         """Guesses at layers up to `layer` were wrong. One that is being read is dropped later."""
-        self._expected.clear()
         for key, (ticket, slot) in list(self._guesses.items()):
             if key // self._width <= layer and (self._queue.cancel(ticket) or ticket.done):
                 del self._guesses[key]
@@ -272,7 +263,6 @@ class ExpertStore:
         flying.clear()
 
     def _forget_guesses(self) -> None:
-        self._expected.clear()
         if not self._guesses:
             return
         self._queue.abandon([ticket for ticket, _ in self._guesses.values()])
