@@ -201,9 +201,7 @@ def test_more_experts_than_staging_slots_come_in_parts(make, plan: ModelPlan) ->
 
 
 @pytest.mark.parametrize("budget", ["0%", "30%", "60%"])
-def test_a_prompt_reads_an_expert_once_for_a_layer_however_it_was_foreseen(
-    make, plan: ModelPlan, budget: str
-) -> None:
+def test_a_prompt_reads_an_expert_once_for_a_layer(make, plan: ModelPlan, budget: str) -> None:
     h = make(budget)
     store, rng = h.store, h.rng
     kept = [store._idle.pop() for _ in range(len(store._idle) - 4)]  # so that parts are needed
@@ -216,16 +214,13 @@ def test_a_prompt_reads_an_expert_once_for_a_layer_however_it_was_foreseen(
         for layer, ids in enumerate(chosen):
             asked = np.unique(ids)
             missing += int((store.addresses(layer)[asked] == 0).sum()) * sizes[layer]
-            for i, part in enumerate(store.serve(layer, ids)):
-                if i == 0 and layer + 1 < LAYERS:
-                    store.expect(layer + 1, np.unique(chosen[layer + 1]))
+            for part in store.serve(layer, ids):
                 for expert in np.flatnonzero(part):
                     h.check(layer, int(expert), int(part[expert]))
         assert store.moved_bytes - before == missing
         store.end_step()
         while store.fill(1):
             pass
-    assert store.traffic().guessed_right == store.traffic().guessed > 0
     store._idle += kept
     store._staging += kept
 
