@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import threading
 import time
@@ -41,7 +40,6 @@ log = logging.getLogger(__name__)
 
 Progress = Callable[[str, int, int], None]  # phase, bytes done, bytes in all
 
-NOT_YET = ("warmup_tokens",)  # knobs of later versions
 LOOK_EVERY = 5.0  # seconds between two looks at which experts the system holds in memory, or ...
 LOOK_REST = 500  # ... this many times what a look took, if longer: an idle engine must not burn
 SAVE_EVERY = 60.0  # seconds between two savings of the profile
@@ -216,13 +214,6 @@ def open_model(settings: EngineSettings, progress: Progress = lambda *_: None) -
             "of its own",
             "Use --ram auto",
         )
-    for field in dataclasses.fields(settings):
-        value = getattr(settings, field.name)
-        if field.name in NOT_YET and value != field.default:
-            raise SettingError(
-                f"--{field.name.replace('_', '-')} is {value}: not in this version yet",
-                "Leave it out",
-            )
     bytes_before = process_bytes()
     path = settings.model or str(DEMO_MODEL)
     progress("reading", 0, 0)
@@ -248,6 +239,7 @@ def open_model(settings: EngineSettings, progress: Progress = lambda *_: None) -
         memory.arena,
         POLICIES[settings.eviction_policy],
         settings.stats_window,
+        settings.warmup_tokens,
     )
     store.fill_all(lambda done, total: progress("experts", done, total))
     model = Transformer(plan, kernels, weights, store, memory.context, settings.chunk, settings.kv)

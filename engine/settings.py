@@ -73,7 +73,7 @@ class EngineSettings:
     )
     warmup_tokens: int = knob(
         0,
-        "tokens after the start during which no expert that the profile ranks high is evicted",
+        "tokens after the start during which no expert that the profile put into a slot is evicted",
         metavar="N",
         low=0,
         high=1 << 30,
