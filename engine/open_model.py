@@ -164,7 +164,7 @@ class Engine:
         return self.store.hits()
 
     def traffic(self) -> Traffic:
-        return self.store.traffic()
+        return replace(self.store.traffic(), replaced=self.session.model.replaced)
 
     def expert_uses(self) -> NDArray[np.int64]:
         """[layers, experts] routed uses since the model was opened."""
@@ -242,11 +242,20 @@ def open_model(settings: EngineSettings, progress: Progress = lambda *_: None) -
         settings.warmup_tokens,
     )
     store.fill_all(lambda done, total: progress("experts", done, total))
-    model = Transformer(plan, kernels, weights, store, memory.context, settings.chunk, settings.kv)
+    model = Transformer(
+        plan,
+        kernels,
+        weights,
+        store,
+        memory.context,
+        settings.chunk,
+        settings.kv,
+        settings.residency_bias,
+    )
     if recorder:
         model.on_routed = recorder.record
     return Engine(
-        _describe(plan, path, memory),
+        _describe(plan, path, memory, settings.residency_bias),
         plan,
         memory,
         files,
@@ -295,7 +304,7 @@ def _open_recorder(plan: ModelPlan, settings: EngineSettings) -> RoutingRecorder
     )
 
 
-def _describe(plan: ModelPlan, path: str, memory: MemoryPlan) -> ModelInfo:
+def _describe(plan: ModelPlan, path: str, memory: MemoryPlan, residency_bias: float) -> ModelInfo:
     return ModelInfo(
         id=Path(path).stem,
         name=plan.name or Path(path).stem,
@@ -307,4 +316,5 @@ def _describe(plan: ModelPlan, path: str, memory: MemoryPlan) -> ModelInfo:
         experts_used=max(layer.experts.used for layer in plan.layers),
         expert_bytes=memory.arena_full,
         dense_bytes=memory.dense,
+        residency_bias=residency_bias,
     )
