@@ -63,6 +63,7 @@ class Program(QObject):
     def _connect_engine(self) -> None:
         engine, window = self.engine, self.window
         engine.health.connect(window.status.show_health)
+        engine.health.connect(self.memory.show_health)
         engine.state_changed.connect(window.status.show_state)
         engine.state_changed.connect(self.notices.on_state)
         engine.state_changed.connect(lambda state: self.memory.set_live(state is State.READY))

@@ -120,6 +120,16 @@ def answer_meta(tokens: int, rate: str) -> str:
     return f"{tokens} {word} · {rate} tok/s" if rate else f"{tokens} {word}"
 
 
+APPROXIMATE = "≈ approximate"
+
+
+def approximate_help(bias: float) -> str:
+    return (
+        f"The engine ran with a residency bias of {bias:g}: experts in memory took the place of "
+        "others that the model would have chosen. Without the bias this answer may be different."
+    )
+
+
 def answering_elsewhere(title: str) -> str:
     return f"Answering in “{title}”…"
 
@@ -187,8 +197,9 @@ def map_shape(layers: int, experts: int) -> str:
 # -- memory ------------------------------------------------------------------------------------
 MEMORY = "Memory"
 SLIDER = "Memory for the model"
-SLIDER_HELP = "More memory keeps more experts close. The answers stay exactly the same."
+SLIDER_HELP = "More memory keeps more experts close."
 SAME_ANSWERS = "The answers are the same at every position"
+APPROXIMATE_ANSWERS = "Answers are approximate: they depend on this position"
 LEAST = "least"
 EVERYTHING_FITS = "everything fits"
 NO_BUDGET = "Known when the model is loaded"

@@ -239,6 +239,7 @@ def sheet(c: Colors, size: int) -> str:
     #figure {{ font-size: {size + 6}px; font-weight: 600; }}
     #muted, #hint {{ color: {c.muted}; }}
     #small {{ color: {c.muted}; font-size: {small}px; }}
+    #approximate {{ color: {c.accent_text}; font-size: {small}px; padding-right: 6px; }}
     #error {{ color: {c.error}; font-size: {small}px; }}
     #card {{ background: {c.surface}; border: 1px solid {c.border}; border-radius: {RADIUS}px; }}
     #bubble {{ background: {c.bubble}; border-radius: 12px; }}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import threading
 import time
@@ -41,7 +40,6 @@ log = logging.getLogger(__name__)
 
 Progress = Callable[[str, int, int], None]  # phase, bytes done, bytes in all
 
-NOT_YET = ("warmup_tokens",)  # knobs of later versions
 LOOK_EVERY = 5.0  # seconds between two looks at which experts the system holds in memory, or ...
 LOOK_REST = 500  # ... this many times what a look took, if longer: an idle engine must not burn
 SAVE_EVERY = 60.0  # seconds between two savings of the profile
@@ -166,7 +164,7 @@ class Engine:
         return self.store.hits()
 
     def traffic(self) -> Traffic:
-        return self.store.traffic()
+        return replace(self.store.traffic(), replaced=self.session.model.replaced)
 
     def expert_uses(self) -> NDArray[np.int64]:
         """[layers, experts] routed uses since the model was opened."""
@@ -216,13 +214,6 @@ def open_model(settings: EngineSettings, progress: Progress = lambda *_: None) -
             "of its own",
             "Use --ram auto",
         )
-    for field in dataclasses.fields(settings):
-        value = getattr(settings, field.name)
-        if field.name in NOT_YET and value != field.default:
-            raise SettingError(
-                f"--{field.name.replace('_', '-')} is {value}: not in this version yet",
-                "Leave it out",
-            )
     bytes_before = process_bytes()
     path = settings.model or str(DEMO_MODEL)
     progress("reading", 0, 0)
@@ -248,13 +239,23 @@ def open_model(settings: EngineSettings, progress: Progress = lambda *_: None) -
         memory.arena,
         POLICIES[settings.eviction_policy],
         settings.stats_window,
+        settings.warmup_tokens,
     )
     store.fill_all(lambda done, total: progress("experts", done, total))
-    model = Transformer(plan, kernels, weights, store, memory.context, settings.chunk, settings.kv)
+    model = Transformer(
+        plan,
+        kernels,
+        weights,
+        store,
+        memory.context,
+        settings.chunk,
+        settings.kv,
+        settings.residency_bias,
+    )
     if recorder:
         model.on_routed = recorder.record
     return Engine(
-        _describe(plan, path, memory),
+        _describe(plan, path, memory, settings.residency_bias),
         plan,
         memory,
         files,
@@ -303,7 +304,7 @@ def _open_recorder(plan: ModelPlan, settings: EngineSettings) -> RoutingRecorder
     )
 
 
-def _describe(plan: ModelPlan, path: str, memory: MemoryPlan) -> ModelInfo:
+def _describe(plan: ModelPlan, path: str, memory: MemoryPlan, residency_bias: float) -> ModelInfo:
     return ModelInfo(
         id=Path(path).stem,
         name=plan.name or Path(path).stem,
@@ -315,4 +316,5 @@ def _describe(plan: ModelPlan, path: str, memory: MemoryPlan) -> ModelInfo:
         experts_used=max(layer.experts.used for layer in plan.layers),
         expert_bytes=memory.arena_full,
         dense_bytes=memory.dense,
+        residency_bias=residency_bias,
     )

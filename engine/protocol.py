@@ -7,6 +7,9 @@ Standard library only: the window imports this module and nothing else of the en
     GET  /events      -> server-sent events, `event:` is the key of EVENTS, `data:` its JSON
     POST /v1/chat/completions, /v1/completions, GET /v1/models: the OpenAI dialect
 
+An answer of the approximate mode says so: in the header `APPROXIMATE_HEADER`, and in each of its
+JSON objects as `"approximate": true` and `"residency_bias": 0.5`. Exact answers have none of this.
+
 Every request carries `Authorization: Bearer TOKEN` when the server was started with a token.
 `stoker serve` prints one line of JSON, a `Listening`, on its standard output once it listens, which
 is before the model is loaded.
@@ -23,6 +26,7 @@ from enum import IntEnum
 from typing import Any, TypeVar
 
 PROTOCOL_VERSION = 1
+APPROXIMATE_HEADER = "X-Stoker-Approximate"
 
 
 class Tier(IntEnum):
@@ -58,6 +62,7 @@ class ModelInfo:
     experts_used: int  # experts a token uses in a layer
     expert_bytes: int  # all experts together
     dense_bytes: int  # everything else
+    residency_bias: float = 0.0  # above 0: answers are approximate
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +155,13 @@ EVENTS: dict[str, type[Any]] = {
 }
 
 T = TypeVar("T")
+
+
+def approximate_mark(model: ModelInfo) -> dict[str, Any]:
+    """What every JSON object of an answer carries in the approximate mode: else nothing."""
+    if not model.residency_bias:
+        return {}
+    return {"approximate": True, "residency_bias": model.residency_bias}
 
 
 def to_json(value: Any) -> Any:

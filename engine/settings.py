@@ -73,10 +73,18 @@ class EngineSettings:
     )
     warmup_tokens: int = knob(
         0,
-        "tokens after the start during which no expert that the profile ranks high is evicted",
+        "tokens after the start during which no expert that the profile put into a slot is evicted",
         metavar="N",
         low=0,
         high=1 << 30,
+    )
+    residency_bias: float = knob(
+        0.0,
+        "approximate answers for fewer misses: natural-log odds by which an expert in a slot is "
+        "preferred to one that is not; 0: exact",
+        metavar="B",
+        low=0.0,
+        high=100.0,
     )
     stats_window: int = knob(
         200, "tokens over which the hit rate is counted", metavar="N", low=1, high=1 << 20

@@ -21,6 +21,7 @@ class AnswerStream(QObject):
 
     def __init__(self, client: Client, body: dict[str, Any], parent: QObject) -> None:
         super().__init__(parent)
+        self.residency_bias = 0.0  # above 0: the engine marks the answer as approximate
         self._tokens = 0
         self._rate = 0.0
         self._first = 0.0
@@ -68,6 +69,7 @@ class AnswerStream(QObject):
             error = chunk["error"]
             self._fail(str(error.get("message", error)) if isinstance(error, dict) else str(error))
             return
+        self.residency_bias = float(chunk.get("residency_bias", self.residency_bias))
         timings = chunk.get("timings")
         if timings:
             self._rate = float(timings["predicted_per_second"])

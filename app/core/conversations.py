@@ -34,6 +34,7 @@ MIGRATIONS: tuple[str, ...] = (
     CREATE INDEX message_order ON messages (conversation, position);
     CREATE INDEX conversation_order ON conversations (updated);
     """,
+    "ALTER TABLE messages ADD COLUMN residency_bias REAL NOT NULL DEFAULT 0",
 )
 
 DONE, STREAMING, STOPPED, INTERRUPTED, FAILED = (
@@ -65,6 +66,7 @@ class Message:
     model: str = ""
     created: float = field(default_factory=time.time)
     id: str = field(default_factory=new_id)
+    residency_bias: float = 0.0  # of the engine; above 0 the answer is approximate
 
 
 @dataclass(slots=True, eq=False)
@@ -192,8 +194,8 @@ class ConversationStore:
                 "SELECT title, created, updated FROM conversations WHERE id = ?", (key,)
             ).fetchone()
             rows = self._db.execute(
-                "SELECT role, text, thinking, state, note, tokens, rate, model, created, id"
-                " FROM messages WHERE conversation = ? ORDER BY position",
+                "SELECT role, text, thinking, state, note, tokens, rate, model, created, id,"
+                " residency_bias FROM messages WHERE conversation = ? ORDER BY position",
                 (key,),
             ).fetchall()
         except sqlite3.Error as error:
@@ -221,7 +223,7 @@ class ConversationStore:
             )
             db.executemany("DELETE FROM messages WHERE id = ?", [(key,) for key in removed])
             db.executemany(
-                "INSERT OR REPLACE INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT OR REPLACE INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 [
                     (
                         m.id,
@@ -236,6 +238,7 @@ class ConversationStore:
                         m.rate,
                         m.model,
                         m.created,
+                        m.residency_bias,
                     )
                     for m in changed
                     if id(m) in order

@@ -45,6 +45,12 @@ def request_messages(messages: Iterable[Message]) -> list[dict[str, str]]:
     return result
 
 
+def _note(answer: Message, stream: AnswerStream) -> None:
+    """What the stream tells about the answer besides its text."""
+    answer.tokens, answer.rate = stream.count, stream.rate
+    answer.residency_bias = stream.residency_bias
+
+
 class Chat(QObject):
     """Sends, stops, repeats and keeps. One answer at a time, whatever is on the screen."""
 
@@ -248,7 +254,7 @@ class Chat(QObject):
         self._answer = self._home = self._stream = None
         self._timer.stop()
         if stream is not None:
-            answer.tokens, answer.rate = stream.count, stream.rate
+            _note(answer, stream)
             stream.deleteLater()
         answer.state, answer.note = state, note
         home.updated = time.time()
@@ -269,6 +275,8 @@ class Chat(QObject):
     # -- saving ------------------------------------------------------------------------------------
     def _save_running(self) -> None:
         if self._answer is not None and self._home is not None:
+            if self._stream is not None:
+                _note(self._answer, self._stream)
             self._save(self._home, [self._answer])
 
     def _save(

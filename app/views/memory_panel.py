@@ -12,7 +12,7 @@ from app.models.memory import BudgetSender, Prediction, predict, slots_of, total
 from app.models.residency import ResidencyModel
 from app.views.controls import label
 from app.views.look import Look
-from engine.protocol import BudgetStatus, Status
+from engine.protocol import BudgetStatus, Health, Status
 
 KNOB = 9.0
 
@@ -113,6 +113,7 @@ class MemoryPanel(QFrame):
         self._residency = residency
         self._budget: BudgetStatus | None = None
         self._available = 0
+        self._exact = True
         self._size = label("", "figure")
         self._state = label("", "small")
         self._slots = label(strings.NO_BUDGET)
@@ -163,6 +164,11 @@ class MemoryPanel(QFrame):
         self.slider.blockSignals(False)
         self.slider.set_mark(slots_of(budget))
         self._show()
+
+    def show_health(self, health: Health) -> None:
+        if health.model is not None:
+            self._exact = not health.model.residency_bias
+            self._show()
 
     def show_status(self, status: Status) -> None:
         self._available = status.available_bytes
@@ -245,4 +251,5 @@ class MemoryPanel(QFrame):
         elif share is not None:
             self._hits.setText(strings.predicted_hits(units.share(share, 1.0)))
         else:
-            self._hits.setText(strings.SAME_ANSWERS)
+            same = strings.SAME_ANSWERS if self._exact else strings.APPROXIMATE_ANSWERS
+            self._hits.setText(same)

@@ -217,6 +217,7 @@ class AnswerMessage(QWidget):
         self._body = AnswerBody(look)
         self._body.setAccessibleName(strings.ANSWER)
         self._meta = label("", "small")
+        self._approximate = label(strings.APPROXIMATE, "approximate")
         self._note = label("", "error", wrap=True)
         self._copy = CopyButton(look, message)
         self._copy.wake(True)
@@ -228,6 +229,7 @@ class AnswerMessage(QWidget):
         row.addWidget(self._copy)
         row.addWidget(self._again)
         row.addSpacing(6)
+        row.addWidget(self._approximate)
         row.addWidget(self._meta, 1)
         self._column = QVBoxLayout(self)
         self._column.setContentsMargins(0, 0, 0, 0)
@@ -267,11 +269,18 @@ class AnswerMessage(QWidget):
         if message.note and message.state == stored.DONE:
             parts.append(message.note)
         self._meta.setText(" · ".join(parts))
+        self._show_mark(message.residency_bias)
         failed = message.state in (stored.FAILED, stored.INTERRUPTED) and bool(message.note)
         self._note.setText(message.note if failed else "")
         self._note.setVisible(failed)
         self._copy.setVisible(bool(message.text))
         self._foot.show()
+
+    def _show_mark(self, bias: float) -> None:
+        """Say of an answer that it is not the model's exact one."""
+        self._approximate.setVisible(bias > 0)
+        self._approximate.setToolTip(strings.approximate_help(bias))
+        self._approximate.setAccessibleDescription(strings.approximate_help(bias))
 
     def allow_again(self, allowed: bool) -> None:
         self._again.setVisible(allowed)

@@ -119,6 +119,8 @@ def _report(engine: Engine, load_s: float, runs: list[_Run]) -> dict[str, object
         "device": "cpu",
         "isa": engine.kernels.isa,
         "threads": engine.kernels.threads,
+        "approximate": engine.info.residency_bias > 0,
+        "residency_bias": engine.info.residency_bias,
         "budget_bytes": status.budget,
         "resident_bytes": resident,
         "resident_fraction": round(resident / status.expert_bytes, 4),

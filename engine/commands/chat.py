@@ -11,6 +11,7 @@ from typing import Any
 from engine.decode.sampler import SamplingParams
 from engine.errors import SettingError, StokerError
 from engine.open_model import Engine, open_model
+from engine.protocol import approximate_mark
 from engine.settings import ChatSettings, EngineSettings
 from engine.text.generate import Finished, GenerationRequest, TextDelta
 
@@ -77,6 +78,7 @@ def _answer(engine: Engine, sampling: ChatSettings, messages: Messages, as_json:
         sampling.max_tokens or None,
     )
     cancel = threading.Event()
+    replaced = engine.traffic().replaced
     text = ""
     finished = Finished("cancelled", len(prompt), 0, 0, 0.0, 0.0)
     # Ctrl+C ends the answer between two steps, never inside one.
@@ -99,13 +101,24 @@ def _answer(engine: Engine, sampling: ChatSettings, messages: Messages, as_json:
                     "finish_reason": finished.reason,
                     "prompt_tokens": finished.prompt_tokens,
                     "answer_tokens": finished.answer_tokens,
+                    **approximate_mark(engine.info),
                 }
             )
         )
     else:
         print()
+    if engine.info.residency_bias:
+        print(_approximate_line(engine, engine.traffic().replaced - replaced), file=sys.stderr)
     messages.append({"role": "assistant", "content": text})
     return finished
+
+
+def _approximate_line(engine: Engine, replaced: int) -> str:
+    choices = "choice" if replaced == 1 else "choices"
+    return (
+        f"stoker: approximate answer: --residency-bias {engine.info.residency_bias:g} changed "
+        f"{replaced} {choices} of experts"
+    )
 
 
 def _show_progress(phase: str, done: int, total: int) -> None:

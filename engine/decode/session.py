@@ -68,8 +68,8 @@ class Session:
             yield
 
     def append(self, token: int) -> None:
-        """Add one token; then `logits` is that of the position behind it."""
-        self._step((token,), want_logits=True)
+        """Add one token of an answer; then `logits` is that of the position behind it."""
+        self._step((token,), want_logits=True, answer=True)
 
     @property
     def logits(self) -> NDArray[np.float32]:
@@ -81,7 +81,7 @@ class Session:
     def full(self) -> bool:
         return len(self.tokens) >= self.context
 
-    def _step(self, ids: Sequence[int], *, want_logits: bool) -> None:
+    def _step(self, ids: Sequence[int], *, want_logits: bool, answer: bool = False) -> None:
         rows = self._logits if want_logits else self._logits[:0]
-        self.model.forward(np.array(ids, np.int32), len(self.tokens), rows)
+        self.model.forward(np.array(ids, np.int32), len(self.tokens), rows, answer=answer)
         self.tokens.extend(ids)

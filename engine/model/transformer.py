@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from engine.kernels.table import ExpertMatrix, Kernels, Matrix, Operations, Program
 from engine.model.kv_cache import KVCache
+from engine.model.residency_bias import ResidencyBias
 from engine.model.rope import rope_table
 from engine.model.weights import DenseWeights
 from engine.plan.spec import LayerSpec, ModelPlan, TensorRef
@@ -97,6 +98,7 @@ class Transformer:
         context: int,
         chunk: int,
         kv: str,
+        residency_bias: float = 0.0,
     ) -> None:
         self.plan, self.chunk, self.context = plan, chunk, context
         self.kernels, self._store = kernels, store
@@ -117,14 +119,21 @@ class Transformer:
         self.on_routed: Callable[[NDArray[np.int32]], None] = lambda _: None
         self._layer_of: dict[int, int] = {}  # by the number of its experts in the program
         self._program = self._note_token()
+        self._residency_bias = ResidencyBias(residency_bias) if residency_bias else None
+        self._leaning: ResidencyBias | None = None  # what holds for the running step
+        self.replaced = 0  # choices of experts that the residency bias has changed
 
-    def forward(self, ids: NDArray[np.int32], start: int, logits: F32) -> None:
+    def forward(
+        self, ids: NDArray[np.int32], start: int, logits: F32, *, answer: bool = False
+    ) -> None:
         """Run `ids` [n], n <= chunk, at positions start, start + 1, ... of the one timeline.
 
         Keys and values of positions before `start` are those of earlier steps. `logits` [m, vocab]
-        receives the last m positions, 0 <= m <= n. Raises DiskReadError from the store.
+        receives the last m positions, 0 <= m <= n. The one token of an `answer` may be routed with
+        the residency bias. Raises DiskReadError from the store.
         """
         n, kernels = len(ids), self.kernels
+        self._leaning = self._residency_bias if answer else None
         rows = self._rows.first(n)
         self._store.begin_step(n)
         if n == 1:
@@ -197,7 +206,17 @@ class Transformer:
         self.kernels.rms_norm(rows.hidden, layer.experts_norm, self.plan.norm_eps, rows.branch)
         self.kernels.matmul(layer.router, rows.branch, rows.scores)
         self.kernels.route(rows.scores, used, ids, weights)
+        self._prefer_residents(index + 1, rows.scores, ids, weights)
         self._store.expect(index + 1, ids[0, : (used + 1) // 2])
+
+    def _prefer_residents(
+        self, index: int, scores: F32, ids: NDArray[np.int32], weights: F32
+    ) -> int:
+        """Let the residency bias choose again for one token; how many choices it changed."""
+        if self._leaning is None:
+            return 0
+        addresses = self._store.addresses(index)
+        return self._leaning.choose(self.kernels, scores, addresses, ids, weights)
 
     def _note_token(self) -> Program:
         """The program of a step over `_token`, up to the last layer's hidden state."""
@@ -223,8 +242,10 @@ class Transformer:
         at = self._program.run(start)
         while at < len(self._program):
             index = self._layer_of[at]
+            rows = self._one_row(index)
             self._store.found(counted, self._chosen[counted:index, 0])
-            self._serve_experts(index, self._one_row(index))
+            self.replaced += self._prefer_residents(index, rows.scores, rows.ids, rows.weights)
+            self._serve_experts(index, rows)
             counted = index + 1
             at = self._program.run(start, at + 1)
         self._store.found(counted, self._chosen[counted:, 0])

@@ -139,6 +139,14 @@ def _traffic(at: Reading) -> Iterator[Metric]:
             "Share of the latest routed uses that found their expert in a slot.",
             (hits.hot + hits.warm) / hits.total,
         )
+    if at.model is not None:
+        yield _gauge(
+            "residency_bias",
+            "Above 0 answers are approximate: how much experts in slots are preferred.",
+            at.model.residency_bias,
+        )
+    yield _counter("replaced_routes", "Choices of the router that a resident expert took over.", (),
+                   {(): traffic.replaced})  # fmt: skip
     yield _counter("promotions", "Experts copied into a slot.", (), {(): traffic.promotions})
     yield _counter("moved_bytes", "Bytes of experts by the link they were copied over.", ("link",),
                    {(link,): size for link, size in traffic.moved.items()})  # fmt: skip

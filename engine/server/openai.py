@@ -47,7 +47,7 @@ def prepare_chat(body: bytes, model: LoadedModel) -> Prepared:
     if limit is None:
         limit = fields.integer("max_tokens", 1, MAX_TOKENS)
     request = _request(fields, model, prompt, limit, _chat_logprobs(fields))
-    reply = ChatReply(model.info.id, _options(fields, request))
+    reply = ChatReply(model.info, _options(fields, request))
     return Prepared(request, reply, fields.flag("stream"))
 
 
@@ -65,7 +65,7 @@ def prepare_completion(body: bytes, model: LoadedModel) -> Prepared:
     limit = fields.integer("max_tokens", 1, MAX_TOKENS) or COMPLETION_TOKENS
     logprobs = fields.integer("logprobs", 0, MAX_TOP_LOGPROBS)
     request = _request(fields, model, prompt, limit, logprobs)
-    reply = CompletionReply(model.info.id, _options(fields, request))
+    reply = CompletionReply(model.info, _options(fields, request))
     return Prepared(request, reply, fields.flag("stream"))
 
 

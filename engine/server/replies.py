@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from engine.protocol import ModelInfo, approximate_mark
 from engine.server.wire import json_bytes
 from engine.text.generate import (
     Finished,
@@ -68,7 +69,7 @@ class _OpenAiReply:
     prefix = ""
     stream_object = ""
 
-    def __init__(self, model: str, options: Options) -> None:
+    def __init__(self, model: ModelInfo, options: Options) -> None:
         self._model = model
         self._options = options
         self._id = f"{self.prefix}-{uuid.uuid4().hex}"
@@ -96,7 +97,13 @@ class _OpenAiReply:
         raise NotImplementedError
 
     def _head(self, kind: str) -> dict[str, Any]:
-        return {"id": self._id, "object": kind, "created": self._created, "model": self._model}
+        return {
+            "id": self._id,
+            "object": kind,
+            "created": self._created,
+            "model": self._model.id,
+            **approximate_mark(self._model),
+        }
 
     def _send(self, choices: list[dict[str, Any]], **extra: Any) -> bytes:
         body = {**self._head(self.stream_object), "choices": choices}
@@ -158,7 +165,7 @@ class CompletionReply(_OpenAiReply):
 
     prefix, stream_object = "cmpl", "text_completion"
 
-    def __init__(self, model: str, options: Options) -> None:
+    def __init__(self, model: ModelInfo, options: Options) -> None:
         super().__init__(model, options)
         self._offset = 0  # characters of the answer before the next token
 

@@ -24,7 +24,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from engine.errors import StokerError
-from engine.protocol import to_json
+from engine.protocol import APPROXIMATE_HEADER, to_json
 from engine.server import openai
 from engine.server.contract import LoadedModel, Progress
 from engine.server.errors import ApiError, describe, not_ready, stopping
@@ -145,6 +145,13 @@ class Service:
         return await self._generate(request, openai.prepare_completion)
 
     async def _generate(self, request: Request, prepare: Prepare) -> Response:
+        response = await self._answer(request, prepare)
+        bias = self.model().info.residency_bias
+        if bias:
+            response.headers[APPROXIMATE_HEADER] = f"residency_bias={bias:g}"
+        return response
+
+    async def _answer(self, request: Request, prepare: Prepare) -> Response:
         body = await read_body(request)
         model = self.model()
         loop = asyncio.get_running_loop()

@@ -13,7 +13,8 @@ One step goes
 
 `resident` says who has a slot, from the moment the policy decided it. The store carries the
 decisions out: it unlinks what a Move evicts, reads what it enters, and calls `withdraw` when it
-could not. What the running step has used is never evicted before the step ends.
+could not. What the running step has used is never evicted before the step ends, and what a warm-up
+protects not before that is over, unless the pool shrinks.
 """
 
 from __future__ import annotations
@@ -86,8 +87,17 @@ class Policy(ABC):
         self._step = 0
         self._prompt = False  # the running step is one
         self._last_step = np.full(self.sizes.size, NEVER)  # the step that used it last
+        self._kept: NDArray[np.bool_] = np.zeros(self.sizes.size, np.bool_)  # by the warm-up
+        self._warmup = 0  # tokens that are left of it
         self.seed(counts)
         self.resize(capacity)
+        self._proven = self.resident & (counts > 0).ravel()
+
+    def warm_up(self, tokens: int) -> None:
+        """For steps that start within the next `tokens` tokens, the experts of the first fill that
+        the profile has counted keep their slots. Only a smaller pool takes them away."""
+        self._warmup = tokens
+        self._kept = self._proven & (tokens > 0)
 
     # ---- one step
 
@@ -95,6 +105,9 @@ class Policy(ABC):
         """A step over `tokens` tokens starts."""
         self._step += 1
         self._prompt = tokens > PROMPT_TOKENS
+        if self._warmup <= 0:
+            self._kept[:] = False
+        self._warmup -= tokens
 
     def use(self, keys: Keys, uses: NDArray[np.intp] | int = 1) -> None:
         """The step routes to the distinct `keys`, each for `uses` of its tokens. Those behind
@@ -141,6 +154,8 @@ class Policy(ABC):
     def resize(self, capacity: int) -> Change:
         """Change the pool to `capacity` bytes; the best-ranked stay, or newly enter."""
         order = self.best_first(np.flatnonzero(self.sizes))
+        kept = (self._kept & self.resident)[order]
+        order = np.concatenate([order[kept], order[~kept]])
         keep = np.zeros_like(self.resident)
         keep[self._choose(order, capacity)] = True
         entered = order[(keep & ~self.resident)[order]]

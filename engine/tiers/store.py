@@ -56,6 +56,7 @@ class ExpertStore:
         arena_bytes: int,
         policy: type[Policy] = PoolPolicy,
         hits_window: int = HITS_WINDOW,
+        warmup_tokens: int = 0,
     ) -> None:
         experts = [layer.experts for layer in plan.layers]
         sizes = np.zeros((len(experts), max(x.count for x in experts)), np.int64)
@@ -74,6 +75,7 @@ class ExpertStore:
         self._policy = policy(
             Experts(sizes, max(x.used for x in experts)), arena_bytes, profile.counts
         )
+        self._policy.warm_up(warmup_tokens)
         self._table = np.zeros(sizes.shape, np.uint64)
         self.tiers = np.full(sizes.shape, Tier.FROZEN, np.uint8)
         self._slots: dict[int, Slot] = {}

@@ -179,6 +179,7 @@ class Server(ThreadingHTTPServer):
             4,
             m.layers * m.experts * m.expert_size,
             m.base,
+            o.residency_bias,
         )
         return p.Health(p.PROTOCOL_VERSION, "ready", total, total, info)
 
@@ -313,6 +314,9 @@ class Handler(BaseHTTPRequestHandler):
         self.raw({"choices": [{"index": 0, "delta": delta, "finish_reason": reason}]})
 
     def raw(self, data: Any) -> None:
+        bias = self.server.options.residency_bias
+        if bias:
+            data = {**data, "approximate": True, "residency_bias": bias}
         self.wfile.write(f"data: {json.dumps(data)}\n\n".encode())
         self.wfile.flush()
 
@@ -327,6 +331,7 @@ def main() -> None:
     parser.add_argument("--fail", default="", help="the error of the load")
     parser.add_argument("--exit", default="", help="end at once with this line")
     parser.add_argument("--greeting", default="", help="in place of the first line")
+    parser.add_argument("--residency-bias", type=float, default=0.0)
     parser.add_argument("--refuse-budget", action="store_true")
     parser.add_argument("--budget-delay", type=float, default=0.0)
     parser.add_argument("--deaf", action="store_true", help="ignore the end of the pipe")

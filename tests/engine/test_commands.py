@@ -96,6 +96,22 @@ def test_chat_answers_and_exits(run: Run, model: str) -> None:
     assert code == 0 and answer["answer_tokens"] <= 5 and answer["text"] + "\n" == first
 
 
+def test_approximate_answers_are_marked(run: Run, model: str, tmp_path: Path) -> None:
+    flags = ("--model", model, "--seed", "3", "--max-tokens", "5", "--budget", "20%",
+             "--profile-dir", str(tmp_path))  # fmt: skip
+    code, out, err = run("chat", "hello", *flags, "--residency-bias", "0.5", "--json")
+    answer = json.loads(out)
+    assert code == 0 and answer["approximate"] is True and answer["residency_bias"] == 0.5
+    assert err.startswith("stoker: approximate answer: --residency-bias 0.5 changed")
+    assert err.count("\n") == 1
+    code, out, err = run("chat", "hello", *flags, "--json")
+    assert code == 0 and "approximate" not in out + err
+    speed = ("--prompt-tokens", "8", "--gen-tokens", "4", "--repeat", "1", "--json")
+    for bias in (0.0, 2.0):
+        result = json.loads(run("bench", model, *speed, "--residency-bias", str(bias))[1])
+        assert result["approximate"] is (bias > 0) and result["residency_bias"] == bias
+
+
 def test_plan_adds_up(run: Run, model: str) -> None:
     code, out, _ = run("plan", model, "--budget", "50%", "--json")
     plan = json.loads(out)

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from engine.__main__ import _parser, _settings
 from engine.config_file import read_config
 from engine.errors import SettingError
-from engine.open_model import NOT_YET, open_model
 from engine.settings import ChatSettings, EngineSettings, ServerSettings, check
 
 TABLES = (EngineSettings, ServerSettings)
@@ -97,13 +96,6 @@ def test_no_file_is_a_traceback(tmp_path: Path, content: str) -> None:
         read_config(path, EngineSettings, ChatSettings, ServerSettings)
     except SettingError as error:
         assert str(path) in str(error)
-
-
-@pytest.mark.parametrize("name", NOT_YET)
-def test_what_the_store_does_not_do_yet_is_refused(name: str) -> None:
-    field = next(f for f in dataclasses.fields(EngineSettings) if f.name == name)
-    with pytest.raises(SettingError, match=f"--{name.replace('_', '-')} is .*not in this version"):
-        open_model(dataclasses.replace(EngineSettings(), **{name: other(field)}))
 
 
 def test_every_flag_of_every_command_comes_from_the_table(

@@ -136,7 +136,7 @@ class PoolPolicy(Policy):
     def _weakest(self, behind: int, but: Sequence[int] = ()) -> tuple[int, float] | None:
         """Who leaves next, of those that are not in `but`; and its score."""
         if self._victims is None:
-            keys = np.flatnonzero(self.resident & (self._last_step < self._step))
+            keys = np.flatnonzero(self.resident & ~self._kept & (self._last_step < self._step))
             keys = keys[smallest(self._score[keys], self.experts.routes)]
             self._victims = list(zip(keys.tolist(), self._score[keys].tolist(), strict=True))
             self._next = 0

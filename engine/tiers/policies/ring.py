@@ -53,7 +53,8 @@ class RingPolicy(Policy):
         return moves
 
     def _oldest(self, part: int, size: int) -> list[int] | None:
-        """Who leaves so that `size` bytes of ring `part` are free; None if this step used them."""
+        """Who leaves so that `size` bytes of ring `part` are free; None if there is nobody whom
+        neither this step used nor the warm-up keeps."""
         free = self._room[part]
         victims: list[int] = []
         if free >= size:
@@ -62,6 +63,8 @@ class RingPolicy(Policy):
             for victim in self._rings[part]:
                 if self._last_step[victim] == self._step:
                     break  # and so were all behind it
+                if self._kept[victim]:
+                    continue
                 victims.append(victim)
                 free += int(self.sizes[victim])
                 if free >= size:

@@ -31,6 +31,7 @@ def test_round_trip(path: Path) -> None:
     store = ConversationStore(path)
     one = talk("hello", "world 🔥")
     one.messages[1].rate, one.messages[1].tokens, one.messages[1].note = 12.5, 7, "why"
+    one.messages[1].residency_bias = 0.25
     save(store, one)
     store.close()
     again = ConversationStore(path)
@@ -129,7 +130,26 @@ def test_migration_from_an_older_file(path: Path) -> None:
     assert store.notice == ""
     assert [s.title for s in store.summaries()] == ["old"]
     store.close()
-    assert sqlite3.connect(path).execute("PRAGMA user_version").fetchone() == (2,)
+    assert sqlite3.connect(path).execute("PRAGMA user_version").fetchone() == (len(later),)
+
+
+def test_a_file_of_the_first_version_is_read_and_learns_the_mark(path: Path) -> None:
+    old = ConversationStore(path, migrations=c.MIGRATIONS[:1])
+    one = talk("old", "answer")
+    with old._db as db:
+        db.execute("INSERT INTO conversations VALUES (?, 'old', 1.0, 1.0)", (one.id,))
+        for n, m in enumerate(one.messages):
+            row = (m.id, one.id, n, m.role, m.text, "", m.state, "", 3, 9.5, "m", 1.0)
+            db.execute(f"INSERT INTO messages VALUES ({', '.join('?' * len(row))})", row)
+    old.close()
+    store = ConversationStore(path)
+    back = store.load(one.id)
+    assert [(m.text, m.tokens, m.residency_bias) for m in back.messages] == [
+        ("old", 3, 0.0), ("answer", 3, 0.0)
+    ]  # fmt: skip
+    back.messages[1].residency_bias = 0.5
+    save(store, back)
+    assert [m.residency_bias for m in store.load(one.id).messages] == [0.0, 0.5]
 
 
 def test_a_failed_migration_changes_nothing(path: Path) -> None:

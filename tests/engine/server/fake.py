@@ -212,7 +212,7 @@ class FakeModel:
 
     def traffic(self) -> Traffic:
         self._enter()
-        return Traffic(TierCounts(10, 20, 30, 40), 7, {"disk": 7 * EXPERT_BYTES})
+        return Traffic(TierCounts(10, 20, 30, 40), 7, {"disk": 7 * EXPERT_BYTES}, replaced=5)
 
     def expert_uses(self) -> NDArray[np.int64]:
         self._enter()

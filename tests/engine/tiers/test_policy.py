@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,7 +14,7 @@ from engine.tiers.policies import pool
 from engine.tiers.policies.lru import LruPolicy
 from engine.tiers.policies.pool import PoolPolicy
 from engine.tiers.policies.table import POLICIES
-from engine.tiers.policy import PROMPT_TOKENS, Experts, Policy, fitting
+from engine.tiers.policy import PROMPT_TOKENS, Experts, Move, Policy, fitting
 
 LAYERS, EXPERTS, USED = 3, 6, 2
 EVEN = np.full((LAYERS, EXPERTS), 10)
@@ -125,6 +127,88 @@ def test_the_first_fill_follows_the_profile(name: str) -> None:
 @pytest.mark.parametrize("name", POLICIES)
 def test_warns_when_a_token_does_not_fit(name: str) -> None:
     assert make(name, 59).too_small and not make(name, 60).too_small  # 3 layers x 2 routes x 10
+
+
+# ---- warm-up
+
+
+def random_step(policy: Policy, rng: np.random.Generator, tokens: int) -> list[Move]:
+    """One step with random choices; gives every decision."""
+    policy.begin_step(tokens)
+    moves: list[Move] = []
+    for layer in range(LAYERS):
+        there = int((policy.experts.sizes[layer] > 0).sum())
+        chosen = keys(layer, *rng.permutation(there)[: min(there, USED * tokens)])
+        policy.use(chosen)
+        missed = [key for key in chosen.tolist() if not policy.resident[key]]
+        moves += policy.admit(missed, streamed=bool(rng.integers(2)))
+    return moves + policy.end_step(int(rng.integers(0, 5)) * 10)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("sizes", [EVEN, UNEVEN], ids=["even", "uneven"])
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_a_warm_up_keeps_the_counted_experts_of_the_first_fill(
+    name: str, sizes: NDArray[np.int64], data: st.DataObject
+) -> None:
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    counts = rng.random((LAYERS, EXPERTS)) * rng.integers(0, 2, (LAYERS, EXPERTS))
+    policy = make(name, data.draw(st.integers(0, 220)), sizes, counts)
+    proven = set(np.flatnonzero(policy.resident & (counts > 0).ravel()).tolist())
+    left = data.draw(st.integers(1, 40))
+    policy.warm_up(left)
+    while left > 0:
+        tokens = data.draw(st.sampled_from([1, 1, 1, 2, PROMPT_TOKENS + 1]))
+        left -= tokens
+        for move in random_step(policy, rng, tokens):
+            assert not set(move.evicted) & proven
+        if data.draw(st.integers(0, 3)) == 0:
+            change = policy.resize(data.draw(st.integers(policy.capacity, 240)))
+            assert not set(change.evicted.tolist()) & proven, "a pool that grows evicts nobody"
+        assert policy.resident[list(proven)].all()
+    shrunk = policy.resize(policy.capacity // 2)  # that may take them
+    held = int(policy.sizes[policy.resident].sum())
+    assert held <= policy.capacity and policy.free == policy.capacity - held
+    assert not policy.resident[shrunk.evicted].any()
+
+
+@pytest.mark.parametrize("name", POLICIES)
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 2**32), tokens=st.integers(1, 20))
+def test_behind_its_warm_up_a_policy_decides_as_one_that_had_none(
+    name: str, seed: int, tokens: int
+) -> None:
+    """The same moves from the same slots, scores and ages."""
+    rng = np.random.default_rng(seed)
+    counts = rng.random((LAYERS, EXPERTS))
+    warm, plain = (make(name, 90, counts=counts) for _ in range(2))
+    warm.warm_up(tokens)
+    for _ in range(tokens):
+        random_step(warm, rng, 1)
+    warmth = {"_kept", "_warmup"}
+    state = {k: v for k, v in vars(warm).items() if k not in warmth}
+    vars(plain).update(copy.deepcopy(state))
+    again = copy.deepcopy(rng)
+    for _ in range(20):
+        assert random_step(warm, rng, 1) == random_step(plain, again, 1)
+
+
+@pytest.mark.parametrize("name", ["pool", "lru", "spark"])
+def test_without_a_warm_up_new_traffic_evicts_what_the_profile_chose(name: str) -> None:
+    counts = np.tile(np.arange(EXPERTS, 0, -1.0), (LAYERS, 1))
+    for tokens, leave in ((0, True), (20, False)):
+        policy = make(name, 120, counts=counts)
+        policy.warm_up(tokens)
+        evicted = set()
+        for step in range(20):
+            policy.begin_step(1)
+            chosen = keys(0, 4 + step % 2)
+            policy.use(chosen)
+            missed = chosen[~policy.resident[chosen]].tolist()
+            moves = policy.admit(missed, streamed=True) + policy.end_step(100)
+            evicted |= {key for move in moves for key in move.evicted}
+        assert bool(evicted) == leave
 
 
 # ---- slow twins

@@ -120,6 +120,22 @@ def test_what_is_used_enters_and_what_is_not_leaves(make) -> None:
     assert (h.store.tiers[:, 0] <= Tier.COLD).any()
 
 
+def test_a_warm_up_keeps_what_the_profile_chose(make, plan: ModelPlan) -> None:
+    h = make("60%")
+    for _ in range(20):
+        h.step(1, [0, 1])  # what the profile learns
+    for tokens, leave in ((0, True), (40, False)):
+        store = ExpertStore(plan, h.files, h.profile, arena(plan, "30%"), warmup_tokens=tokens)
+        h.store.close()
+        h.store = store
+        store.fill_all(lambda done, total: None)
+        chosen = (store.tiers >= Tier.WARM) & (h.profile.counts > 0)
+        assert chosen.any()
+        for _ in range(30):
+            h.step(1, [6, 7])
+        assert (store.tiers[chosen] < Tier.WARM).any() == leave
+
+
 def test_a_prompt_does_not_flush_what_answers_use(make) -> None:
     h = make("60%")
     for _ in range(2 * RELABEL_STEPS):
