@@ -24,17 +24,7 @@ from app.core.settings import SettingsStore
 from app.main import Program
 from app.views.message import AnswerMessage, UserMessage
 from tests.app.conftest import Make
-
-
-def idle(qtbot: QtBot, program: Program) -> None:
-    qtbot.waitUntil(lambda: not program.chat.busy, timeout=60_000)
-
-
-def ask(qtbot: QtBot, program: Program, text: str) -> None:
-    field = program.window.chat.composer._field
-    qtbot.keyClicks(field, text)
-    qtbot.keyClick(field, Qt.Key.Key_Return)
-    idle(qtbot, program)
+from tests.app.views.talk import ask, idle
 
 
 def button(program: Program, subject: str, number: int) -> QPushButton:
@@ -67,36 +57,6 @@ def test_answer_with_speed_copy_and_again(qtbot: QtBot, program: Program) -> Non
     idle(qtbot, program)
     assert len(program.chat.shown.messages) == 2
     assert len(program.window.chat.transcript.message_widgets()) == 2
-
-
-def test_an_approximate_answer_is_marked_and_stays_marked(
-    qtbot: QtBot, make_program: Make, paths: Paths
-) -> None:
-    program = make_program("--residency-bias", "0.5")
-    ask(qtbot, program, "the capital")
-    widget = program.window.chat.transcript.message_widgets()[-1]
-    assert isinstance(widget, AnswerMessage)
-    assert widget._approximate.isVisible() and widget._approximate.text() == strings.APPROXIMATE
-    assert "0.5" in widget._approximate.toolTip()
-    assert program.memory._hits.text() == strings.APPROXIMATE_ANSWERS
-    program.chat.send("a long answer")  # stopped in the middle, it is marked all the same
-    qtbot.waitUntil(lambda: bool(program.chat.shown.messages[3].text))
-    program.chat.stop()
-    conversation = program.chat.shown.id
-    program.window.close()
-
-    later = make_program()  # an exact engine, which changes no old answer
-    later.chat.open(conversation)
-    marks = [
-        shown._approximate.isVisible()
-        for shown in later.window.chat.transcript.message_widgets()
-        if isinstance(shown, AnswerMessage)
-    ]
-    assert marks == [True, True]
-    ask(qtbot, later, "the capital")
-    last = later.window.chat.transcript.message_widgets()[-1]
-    assert isinstance(last, AnswerMessage) and not last._approximate.isVisible()
-    assert later.memory._hits.text() == strings.SAME_ANSWERS
 
 
 def test_examples_ask(qtbot: QtBot, program: Program) -> None:
