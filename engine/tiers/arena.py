@@ -71,11 +71,17 @@ def make_slots(size: int, count: int) -> list[Slot]:
 
 
 class Arena:
-    """Slots within `capacity` bytes. `used` counts those handed out, not those kept for reuse."""
+    """Slots within `capacity` bytes. `used` counts those handed out, not those kept for reuse.
 
-    def __init__(self, capacity: int) -> None:
+    Where experts differ in size, those that come seldom have the size of those that go. `spare`
+    bytes beyond the capacity may be kept for that: a slot whose memory is given back tears two huge
+    pages, and without spare ones the arena has lost half of its huge pages after fifty tokens.
+    """
+
+    def __init__(self, capacity: int, spare: int = 0) -> None:
         self.capacity = capacity
         self.used = 0
+        self._spare = spare
         self._kept: dict[int, list[Slot]] = defaultdict(list)
         self._kept_bytes = 0
         self._empty: dict[int, list[Slot]] = defaultdict(list)  # addresses without memory
@@ -89,7 +95,7 @@ class Arena:
             slot = self._kept[size].pop()
             self._kept_bytes -= size
         else:
-            self._trim(size)
+            self._trim(self.capacity + self._spare - size)
             if not self._empty[size]:
                 try:
                     slots = make_slots(size, max(1, _CHUNK // _pages(size)) if _FREES else 1)
@@ -107,12 +113,12 @@ class Arena:
         self.used -= slot.size
         self._kept[slot.size].append(slot)
         self._kept_bytes += slot.size
-        self._trim()
+        self._trim(self.capacity + self._spare)
 
     def resize(self, capacity: int) -> None:
         """Change the capacity; the caller has given back enough slots before."""
         self.capacity = capacity
-        self._trim()
+        self._trim(capacity)
 
     def close(self) -> None:
         self.resize(0)
@@ -121,17 +127,18 @@ class Arena:
                 slot.close()
             slots.clear()
 
-    def _trim(self, needed: int = 0) -> None:
-        """Empty kept slots until what is used, kept and `needed` fits the capacity."""
-        for kept in self._kept.values():
-            while kept and self.used + self._kept_bytes + needed > self.capacity:
-                slot = kept.pop()
-                self._kept_bytes -= slot.size
-                if _FREES:
-                    slot.empty()
-                    self._empty[slot.size].append(slot)
-                else:
-                    slot.close()
+    def _trim(self, most: int) -> None:
+        """Empty kept slots until what is used and kept is at most `most` bytes; first those of
+        which most are kept."""
+        while self._kept_bytes and self.used + self._kept_bytes > most:
+            kept = max(self._kept.values(), key=len)
+            slot = kept.pop()
+            self._kept_bytes -= slot.size
+            if _FREES:
+                slot.empty()
+                self._empty[slot.size].append(slot)
+            else:
+                slot.close()
 
 
 def _pages(size: int) -> int:

@@ -15,6 +15,7 @@ ALIGN = 64  # bytes of a cache line
 DIRECT_BYTES = 16 * BLOCK  # a matrix that is worth the gap in front of it
 KV_BLOCKS = {"f16": (1, 2), "q8_0": (32, 34)}  # values of a block of keys or values, and its bytes
 AUTO_CONTEXT = 32768  # tokens, unless the model or the memory says less
+SPARE_SLOTS = 16  # of the largest size
 LEAST_RESERVE = (4 << 30) // 5  # bytes, of an automatic one
 
 
@@ -122,7 +123,9 @@ def plan_memory(
         context=context,
         dense=sum(ref.nbytes for ref in plan.dense_tensors),
         kv=kv_bytes(plan, context, kv),
-        scratch=scratch_bytes(plan, context, chunk) + staging_slots(plan) * largest_slot(plan),
+        scratch=scratch_bytes(plan, context, chunk)
+        + staging_slots(plan) * largest_slot(plan)
+        + spare_bytes(plan),
         reserve=0,  # device = cpu: the driver and its context take nothing
         arena=0,
         arena_full=full,
@@ -235,6 +238,12 @@ def staging_slots(plan: ModelPlan) -> int:
     """Slots that hold experts only while one layer runs: a token's experts, at least 8, and as many
     for guesses at the next layer's."""
     return 2 * max(8, *(x.experts.used for x in plan.layers))
+
+
+def spare_bytes(plan: ModelPlan) -> int:
+    """What the arena may keep of slots that are of no use at the moment (see `Arena`)."""
+    sizes = {slot_layout(x.experts).size for x in plan.layers}
+    return SPARE_SLOTS * max(sizes) if len(sizes) > 1 else 0
 
 
 def largest_slot(plan: ModelPlan) -> int:

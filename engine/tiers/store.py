@@ -22,7 +22,7 @@ from engine.errors import DiskReadError
 from engine.plan.spec import ModelPlan
 from engine.protocol import ResidencyDelta, Tier, TierCounts
 from engine.tiers.arena import Arena, Slot, make_slots
-from engine.tiers.budget import largest_slot, slot_layout, staging_slots
+from engine.tiers.budget import largest_slot, slot_layout, spare_bytes, staging_slots
 from engine.tiers.disk import ModelFiles
 from engine.tiers.fetch import Fetcher
 from engine.tiers.hardware import read_memory
@@ -69,7 +69,7 @@ class ExpertStore:
         self._queue = ReadQueue(files)
         self._fetcher = Fetcher(plan, self._queue)
         self._page_cache = PageCache(plan)
-        self._arena = Arena(arena_bytes)
+        self._arena = Arena(arena_bytes, spare_bytes(plan))
         self._staging = make_slots(largest_slot(plan), staging_slots(plan))
         self._idle = list(self._staging)
         self._policy = policy(

@@ -122,19 +122,30 @@ class PoolPolicy(Policy):
 
     def _room(self, size: int, limit: float, behind: int) -> tuple[int, ...] | None:
         """The weakest residents whose slots, with what is free, make `size` bytes; None if their
-        scores are not all below `limit`. Keys from `behind` on are of layers yet to come."""
+        scores are not all below `limit`. Keys from `behind` on are of layers yet to come.
+
+        One of the same size leaves if it is hardly worth more: then a slot changes hands as it is,
+        where the memory of two would have to be given back and asked for.
+        """
         free = self.free
         victims: list[int] = []
         while free < size:
             victim = self._weakest(behind, victims)
+            if victim and size != self.sizes[victim[0]]:
+                alike = self._weakest(behind, size=size)
+                if alike and alike[1] <= victim[1] + GAIN * self._unit and alike[1] < limit:
+                    return (alike[0],)
             if victim is None or victim[1] >= limit:
                 return None
             victims.append(victim[0])
             free += int(self.sizes[victim[0]])
         return tuple(victims)
 
-    def _weakest(self, behind: int, but: Sequence[int] = ()) -> tuple[int, float] | None:
-        """Who leaves next, of those that are not in `but`; and its score."""
+    def _weakest(
+        self, behind: int, but: Sequence[int] = (), size: int = 0
+    ) -> tuple[int, float] | None:
+        """Who leaves next, of those that are not in `but` and, unless it is 0, of `size`; and its
+        score."""
         if self._victims is None:
             keys = np.flatnonzero(self.resident & ~self._kept & (self._last_step < self._step))
             keys = keys[smallest(self._score[keys], self.experts.routes)]
@@ -146,7 +157,8 @@ class PoolPolicy(Policy):
         for victim in islice(self._victims, self._next, None):
             if ahead and victim[1] >= AHEAD * ahead[1]:
                 break
-            if self._idle(victim[0]) and victim[0] not in but:
+            fits = size in (0, self.sizes[victim[0]])
+            if fits and self._idle(victim[0]) and victim[0] not in but:
                 if victim[0] < behind:
                     return victim
                 ahead = ahead or victim

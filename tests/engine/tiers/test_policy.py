@@ -354,6 +354,28 @@ def test_a_prompt_seeds_the_pool_and_spares_what_answers_use() -> None:
     assert np.flatnonzero(policy.resident).tolist() == [*keys(0, 0, 1), *keys(1, 0, 1)]
 
 
+def test_a_slot_goes_to_an_expert_of_the_same_size_if_its_holder_is_hardly_worth_more() -> None:
+    sizes = np.array([[7] * EXPERTS, [10] * EXPERTS, [10] * EXPERTS])
+    small, large = keys(0, 0)[0], keys(1, 0)[0]
+    for uses, leave in ((1, (large,)), (40, (small, large))):
+        policy = make("pool", 7 + 10, sizes)
+        policy.resize(0)
+        policy.begin_step(1)
+        policy.use(keys(0, 0))
+        policy.admit(keys(0, 0).tolist(), streamed=True)
+        for _ in range(uses):  # the larger one is worth a little, or much more
+            policy.begin_step(1)
+            policy.use(keys(1, 0))
+        policy.resize(17)
+        assert np.flatnonzero(policy.resident).tolist() == [*keys(0, 0), *keys(1, 0)]
+        for _ in range(60):
+            policy.begin_step(1)
+            policy.use(keys(2, 0))
+        moves = policy.admit(keys(2, 0).tolist(), streamed=True)
+        assert [move.enters for move in moves] == keys(2, 0).tolist()
+        assert moves[0].evicted == leave
+
+
 def test_a_miss_computed_elsewhere_waits_for_its_second_use() -> None:
     policy = make("pool", 60)
     for _ in range(3):
