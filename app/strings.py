@@ -215,6 +215,10 @@ def budget_parts(base: str, arena: str) -> str:
     return f"{base} for the model itself + {arena} for experts"
 
 
+def withheld(size: str) -> str:
+    return f"{size} of it left to other programs for now: main memory is short"
+
+
 def predicted_hits(share: str) -> str:
     return f"Would have served up to {share} of the uses so far"
 

@@ -35,6 +35,7 @@ from engine.tiers.policies.table import POLICIES
 from engine.tiers.profile import RoutingProfile, open_profile
 from engine.tiers.store import ExpertStore
 from engine.tiers.traffic import Traffic
+from engine.tiers.watcher import MemoryWatcher
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +50,8 @@ FILL_SLICE = 0.02  # seconds of expert reading between two steps of an answer
 class Engine:
     """One loaded model. All methods are called from one thread.
 
-    Between two events of `generate` the caller may change the budget or read the state.
+    Between two events of `generate` the caller may change the budget or read the state. Then, and
+    in pauses, the engine looks whether other programs need memory, and makes way.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class Engine:
         memory: MemoryPlan,
         files: ModelFiles,
         store: ExpertStore,
+        watcher: MemoryWatcher,
         profile: RoutingProfile,
         kernels: Kernels,
         session: Session,
@@ -70,7 +73,7 @@ class Engine:
         self.info, self.plan, self.memory = info, plan, memory
         self.kernels, self.session = kernels, session
         self.tokenizer, self._template = tokenizer, template
-        self.store = store
+        self.store, self._watcher = store, watcher
         self._files, self._profile = files, profile
         self._recorder = recorder
         self._bytes_before = bytes_before  # of the process, without a model
@@ -100,6 +103,7 @@ class Engine:
         self._profile.switch(request.workload)
         for event in generate(self.session, self.tokenizer, request, cancel):
             yield event
+            self._watcher.look()
             self.store.fill(FILL_SLICE)
             self.save_now_and_then()
 
@@ -107,6 +111,7 @@ class Engine:
         """Use a pause of about `seconds`: read experts that got a slot, look where the others
         are. True if there is more to read.
         """
+        self._watcher.look()
         if self.store.fill(seconds):
             return True
         now = time.monotonic()
@@ -123,7 +128,7 @@ class Engine:
         Memory that shrinks is free at once; experts that newly fit are read over the next steps.
         """
         self.memory = with_budget(self.memory, budget, self._free_memory())
-        self.store.resize(self.memory.arena)
+        self._watcher.choose(self.memory.arena, self.memory.left_free)
         return self.budget()
 
     def _free_memory(self) -> MemoryReading:
@@ -151,6 +156,7 @@ class Engine:
             slots=memory.arena * total // memory.arena_full,
             experts=experts,
             bytes=sizes,
+            withheld=self._watcher.withheld,
         )
 
     def residency(self) -> Residency:
@@ -208,12 +214,6 @@ def open_model(settings: EngineSettings, progress: Progress = lambda *_: None) -
         raise SettingError(
             "--device is cuda: this version computes on the processor only", "Use --device auto"
         )
-    if settings.ram != "auto":
-        raise SettingError(
-            f"--ram is {settings.ram}: this version keeps experts outside the budget in no memory "
-            "of its own",
-            "Use --ram auto",
-        )
     bytes_before = process_bytes()
     path = settings.model or str(DEMO_MODEL)
     progress("reading", 0, 0)
@@ -241,7 +241,13 @@ def open_model(settings: EngineSettings, progress: Progress = lambda *_: None) -
         settings.stats_window,
         settings.warmup_tokens,
     )
-    store.fill_all(lambda done, total: progress("experts", done, total))
+    watcher = MemoryWatcher(store, memory.arena, memory.left_free)
+
+    def note(done: int, total: int) -> None:
+        watcher.look()
+        progress("experts", done, total)
+
+    store.fill_all(note)
     model = Transformer(
         plan,
         kernels,
@@ -260,6 +266,7 @@ def open_model(settings: EngineSettings, progress: Progress = lambda *_: None) -
         memory,
         files,
         store,
+        watcher,
         profile,
         kernels,
         Session(model),

@@ -96,7 +96,8 @@ class BudgetStatus:
     """The memory plan in force. All sizes in bytes.
 
     `budget` = dense + kv + scratch + reserve + arena. `least` and `most` bound what `POST /budget`
-    accepts: with `least` no expert is resident, with `most` all are.
+    accepts: with `least` no expert is resident, with `most` all are. While other programs need the
+    memory, experts take `withheld` less than `arena`.
     """
 
     budget: int
@@ -111,6 +112,7 @@ class BudgetStatus:
     slots: int  # experts that fit
     experts: TierCounts
     bytes: TierCounts
+    withheld: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,18 @@ class EngineSettings:
         "expert bytes",
         metavar="B",
     )
-    ram: str = knob("auto", "main memory for experts outside the device", metavar="R")
+    ram: str = knob(
+        "auto",
+        "main memory: auto or the most that the model may take; where the processor computes, the "
+        "budget is part of it",
+        metavar="R",
+    )
+    reserve: str = knob(
+        "auto",
+        "main memory to leave for other programs: auto or a size; experts make way when less is "
+        "available",
+        metavar="R",
+    )
     ctx: int = knob(
         0,
         "tokens of context; 0: what the model was trained for, at most 32768",

@@ -118,6 +118,7 @@ class MemoryPanel(QFrame):
         self._state = label("", "small")
         self._slots = label(strings.NO_BUDGET)
         self._parts = label("", "small", wrap=True)
+        self._withheld = label("", "small", wrap=True)
         self._hits = label("", "small", wrap=True)
         self._error = label("", "error", wrap=True)
         self.slider = MemorySlider(look)
@@ -144,8 +145,9 @@ class MemoryPanel(QFrame):
         column.addWidget(self.slider)
         column.addLayout(ends)
         column.addSpacing(4)
-        for widget in (self._slots, self._parts, self._hits, self._error):
+        for widget in (self._slots, self._parts, self._withheld, self._hits, self._error):
             column.addWidget(widget)
+        self._withheld.hide()
         self._error.hide()
 
     # -- what the engine says ---------------------------------------------------------------------
@@ -186,8 +188,9 @@ class MemoryPanel(QFrame):
         self.slider.setEnabled(False)
         self._size.setText("")
         self._slots.setText(strings.NO_BUDGET)
-        for widget in (self._parts, self._hits, self._error):
+        for widget in (self._parts, self._withheld, self._hits, self._error):
             widget.setText("")
+        self._withheld.hide()
         self._error.hide()
 
     # -- what the user does -----------------------------------------------------------------------
@@ -229,6 +232,8 @@ class MemoryPanel(QFrame):
                 Prediction(budget.budget, base, budget.arena, slots, total_experts(budget))
             )
             self._state.setText("")
+        self._withheld.setText(strings.withheld(units.size(budget.withheld)))
+        self._withheld.setVisible(budget.withheld > 0 and not moving)
         self._show_hits(budget, moving)
 
     def _show_numbers(self, plan: Prediction) -> None:

@@ -27,6 +27,7 @@ def show_plan(settings: EngineSettings, as_json: bool) -> int:
         "scratch and staging": memory.scratch,
         f"arena, {fit:,} of {experts:,} experts": memory.arena,
         "budget": memory.budget,
+        "left to other programs, at least": memory.left_free,
     }
     if as_json:
         print(

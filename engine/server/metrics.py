@@ -122,6 +122,9 @@ def _memory(at: Reading) -> Iterator[Metric]:
     yield _gauge_of("memory_bytes", "What the budget is divided into.", ("part",), {
         (part,): getattr(budget, part) for part in ("dense", "kv", "scratch", "reserve", "arena")
     })  # fmt: skip
+    yield _gauge(
+        "withheld_bytes", "What experts make do without while others need it.", budget.withheld
+    )
     yield _gauge("slots", "Experts that fit into the arena.", budget.slots)
     yield _gauge_of("tier_experts", "Experts by the tier they are in.", ("tier",),
                     _by_tier(budget.experts))  # fmt: skip

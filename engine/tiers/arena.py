@@ -12,6 +12,7 @@ import contextlib
 import ctypes
 import logging
 import mmap
+import sys
 from collections import defaultdict
 
 log = logging.getLogger(__name__)
@@ -20,6 +21,10 @@ _PRIVATE = getattr(mmap, "MAP_PRIVATE", 0) | getattr(mmap, "MAP_ANONYMOUS", 0)
 _FREES = hasattr(mmap, "MADV_DONTNEED")  # else a slot's memory is given back by unmapping it
 _START = 2 << 20 if hasattr(mmap, "MADV_HUGEPAGE") else mmap.PAGESIZE  # a huge page's
 _CHUNK = 64 << 20  # about; it takes memory only where slots are in use
+# Linux's numbers, by the names that Python has or lacks.
+_ADVICE = {name: getattr(mmap, name) for name in dir(mmap) if name.startswith("MADV_")}
+if sys.platform == "linux":
+    _ADVICE["MADV_COLD"] = 20
 
 
 class Slot:
@@ -40,8 +45,10 @@ class Slot:
         self._advise("MADV_HUGEPAGE")
 
     def empty(self) -> None:
-        """Give the memory back. Huge pages that reach into neighbours are not to be made whole."""
+        """Give the memory back. Huge pages that reach into neighbours are not to be made whole, and
+        are split, or their part here would stay taken until the system is short of memory."""
         self._advise("MADV_NOHUGEPAGE")
+        self._advise("MADV_COLD")
         self._advise("MADV_DONTNEED")
 
     def close(self) -> None:
@@ -136,6 +143,6 @@ def _address(mapping: mmap.mmap) -> int:
 
 
 def _advise(mapping: mmap.mmap, name: str, start: int, length: int) -> None:
-    if hasattr(mmap, name):
+    if name in _ADVICE:
         with contextlib.suppress(OSError):  # a kernel without huge pages: small ones work too
-            mapping.madvise(getattr(mmap, name), start, length)
+            mapping.madvise(_ADVICE[name], start, length)

@@ -8,12 +8,14 @@ from engine.errors import BudgetError, BudgetTooLargeError, SettingError
 from engine.plan.spec import ExpertsSpec, ModelPlan
 from engine.settings import EngineSettings, parse_bytes, parse_share
 from engine.tiers.hardware import MemoryReading
+from engine.tiers.pressure import roomy
 from engine.tiers.raw_file import BLOCK
 
 ALIGN = 64  # bytes of a cache line
 DIRECT_BYTES = 16 * BLOCK  # a matrix that is worth the gap in front of it
 KV_BLOCKS = {"f16": (1, 2), "q8_0": (32, 34)}  # values of a block of keys or values, and its bytes
 AUTO_CONTEXT = 32768  # tokens, unless the model or the memory says less
+LEAST_RESERVE = (4 << 30) // 5  # bytes, of an automatic one
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,9 @@ class MemoryPlan:
     arena: int
     arena_full: int  # the arena that holds every expert
     arena_most: int  # what it may take at any budget
+    ram: int | None  # the largest budget that `--ram` allows; None: any
+    reserve_asked: int | None  # what `--reserve` says; None: automatic
+    left_free: int = 0  # main memory that other programs are left, outside the budget
 
     @property
     def least(self) -> int:
@@ -89,13 +94,17 @@ def plan_memory(
     kv: str,
     memory: MemoryReading,
     slots: int = 0,
+    ram: str = "auto",
+    reserve: str = "auto",
 ) -> MemoryPlan:
-    """Divide `budget` (auto, a size, or a share of the expert bytes) for `plan`; `kv` as `--kv`.
+    """Divide `budget` (auto, a size, or a share of the expert bytes) for `plan`; `kv`, `ram` and
+    `reserve` as the flags.
 
     At most `slots` experts are resident; 0: as many as fit. `context` 0 asks for the model's own,
     bounded by AUTO_CONTEXT and an eighth of the memory. Raises SettingError for an unreadable
-    budget or heads that `kv` cannot hold, BudgetError for a budget below `least`.
+    size or heads that `kv` cannot hold, BudgetError for a budget below `least` or above `ram`.
     """
+    most = None if ram == "auto" else parse_bytes(ram, "--ram")
     for layer in plan.layers:
         if layer.attention.head_dim % KV_BLOCKS[kv][0]:
             raise SettingError(
@@ -105,7 +114,8 @@ def plan_memory(
             )
     if context == 0:
         context = min(plan.context, AUTO_CONTEXT)
-        while context > 1024 and kv_bytes(plan, context, kv) > memory.available // 8:
+        room = memory.available if most is None else min(memory.available, most)
+        while context > 1024 and kv_bytes(plan, context, kv) > room // 8:
             context //= 2
     full = sum(slot_layout(x.experts).size * x.experts.count for x in plan.layers)
     parts = MemoryPlan(
@@ -117,6 +127,8 @@ def plan_memory(
         arena=0,
         arena_full=full,
         arena_most=min(full, slots * largest_slot(plan)) if slots else full,
+        ram=most,
+        reserve_asked=None if reserve == "auto" else parse_bytes(reserve, "--reserve"),
     )
     return with_budget(parts, budget, memory)
 
@@ -124,19 +136,19 @@ def plan_memory(
 def plan_for(plan: ModelPlan, settings: EngineSettings, memory: MemoryReading) -> MemoryPlan:
     """`plan_memory` as the user has set it."""
     x = settings
-    return plan_memory(plan, x.budget, x.ctx, x.chunk, x.kv, memory, x.slots)
+    return plan_memory(plan, x.budget, x.ctx, x.chunk, x.kv, memory, x.slots, x.ram, x.reserve)
 
 
 def with_budget(parts: MemoryPlan, budget: str, memory: MemoryReading) -> MemoryPlan:
     """The same parts with the arena that `budget` leaves. Raises as `plan_memory`.
 
-    An automatic budget takes what is available now and leaves a tenth of the machine, at least
-    1 GiB, to everything else.
+    An automatic budget takes what is available now, at most `ram`, and leaves the reserve with some
+    room above it: about a tenth of the machine, at least 1 GiB, if that is automatic too.
     """
     share = parse_share(budget, "--budget")
     if budget == "auto":
-        left = memory.available - max(memory.total // 10, 1 << 30) - parts.least
-        arena = max(left, 0)
+        left = memory.available - roomy(_reserve(parts, memory))
+        arena = max((left if parts.ram is None else min(left, parts.ram)) - parts.least, 0)
     elif share is not None:
         arena = int(share * parts.arena_full)
     else:
@@ -153,17 +165,43 @@ def with_budget(parts: MemoryPlan, budget: str, memory: MemoryReading) -> Memory
             )
         arena = size - parts.least
     plan = replace(parts, arena=min(arena, parts.arena_most))
+    _check_fits(plan, budget, memory)
+    left = _reserve(plan, memory)
+    if budget != "auto" and plan.reserve_asked is None:
+        # It defends what others come to need later, and does not overrule the choice.
+        left = min(left, max((memory.available - plan.budget) // 2, memory.total // 64))
+    return replace(plan, left_free=left)
+
+
+def _reserve(parts: MemoryPlan, memory: MemoryReading) -> int:
+    if parts.reserve_asked is not None:
+        return parts.reserve_asked
+    return max(memory.total * 2 // 25, LEAST_RESERVE)
+
+
+def _check_fits(plan: MemoryPlan, budget: str, memory: MemoryReading) -> None:
+    """Raise BudgetError if `plan` is more than `--ram` allows or the machine has."""
+    if plan.ram is not None and plan.budget > plan.ram:
+        what, need, other = f"--budget {budget}", plan.budget, f"--budget {plan.ram} or less"
+        if plan.ram < plan.least:
+            what, need, other = "what must be resident", plan.least, "a smaller --ctx"
+        raise BudgetError(
+            f"--ram {plan.ram} misses {need - plan.ram:,} bytes for {what}, {need:,}: where the "
+            "processor computes, the budget is main memory",
+            f"Use --ram {need} or more, or {other}",
+            need - plan.ram,
+            plan.least,
+        )
     missing = plan.budget - memory.available
     if missing > 0:
-        fits = memory.available if memory.available >= parts.least else parts.least
+        fits = max(memory.available, plan.least)
         raise BudgetTooLargeError(
             f"--budget {budget} takes {plan.budget:,} bytes, {missing:,} more than the "
             f"{memory.available:,} that are free",
             f"Use --budget {fits} or less, a smaller --ctx, or close other programs",
             missing,
-            parts.least,
+            plan.least,
         )
-    return plan
 
 
 def kv_bytes(plan: ModelPlan, context: int, kv: str) -> int:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 import sys
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import psutil
 
 _MEMBERSHIP = Path("/proc/self/cgroup")  # lines "number:controllers:/path of the group"
+_VMSTAT = Path("/proc/vmstat")  # lines "name number"
+_KERNEL32: Any = None
+if sys.platform == "win32":
+    _KERNEL32 = ctypes.WinDLL("kernel32")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,23 +50,56 @@ class MemoryReading:
     available: int
 
 
+class MemoryStatusEx(ctypes.Structure):
+    """MEMORYSTATUSEX of <sysinfoapi.h>."""
+
+    _fields_ = (
+        ("dwLength", ctypes.c_uint32),
+        ("dwMemoryLoad", ctypes.c_uint32),
+        ("ullTotalPhys", ctypes.c_uint64),
+        ("ullAvailPhys", ctypes.c_uint64),
+        ("ullTotalPageFile", ctypes.c_uint64),
+        ("ullAvailPageFile", ctypes.c_uint64),
+        ("ullTotalVirtual", ctypes.c_uint64),
+        ("ullAvailVirtual", ctypes.c_uint64),
+        ("ullAvailExtendedVirtual", ctypes.c_uint64),
+    )
+
+
 def read_memory() -> MemoryReading:
-    """Memory of the machine, or of the tightest control group that this process is in."""
+    """Memory of the machine, or of the tightest control group that this process is in. On Windows
+    not more than what may still be committed: beyond it allocations fail, however much is free."""
     memory = psutil.virtual_memory()
     total, available = memory.total, memory.available
+    if _KERNEL32 is not None:
+        status = MemoryStatusEx(dwLength=ctypes.sizeof(MemoryStatusEx))
+        if _KERNEL32.GlobalMemoryStatusEx(ctypes.byref(status)):
+            available = min(available, status.ullAvailPageFile)
     for controller in _CONTROLLERS:
         for folder in _groups(controller):
             try:
                 limit = int((folder / controller.limit).read_text())
+                if limit >= memory.total:
+                    continue
                 use = int((folder / controller.use).read_text())
                 lines = (folder / "memory.stat").read_text().split()
             except (OSError, ValueError):  # no such group, or "max": no limit
                 continue
-            if limit < memory.total:
-                stat = dict(zip(lines[::2], lines[1::2], strict=False))
-                cache = sum(int(stat.get(key, 0)) for key in controller.cache)  # given on demand
-                total, available = min(total, limit), min(available, max(limit - use + cache, 0))
+            stat = dict(zip(lines[::2], lines[1::2], strict=False))
+            cache = sum(int(stat.get(key, 0)) for key in controller.cache)  # given on demand
+            total, available = min(total, limit), min(available, max(limit - use + cache, 0))
     return MemoryReading(total, available)
+
+
+def read_swapped_in() -> int:
+    """Bytes that the system read back from swap since it was started; 0 where it does not say."""
+    if sys.platform == "win32":
+        return 0
+    try:
+        words = _VMSTAT.read_text().split()
+    except OSError:  # neither Linux
+        return int(psutil.swap_memory().sin)
+    return int(words[words.index("pswpin") + 1]) * mmap.PAGESIZE if "pswpin" in words else 0
 
 
 def _groups(controller: _Controller) -> list[Path]:

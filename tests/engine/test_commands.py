@@ -119,6 +119,12 @@ def test_plan_adds_up(run: Run, model: str) -> None:
     assert plan["budget"] == plan["dense"] + plan["kv"] + plan["scratch"] + plan["arena"]
     assert plan["experts"] == 12 and plan["experts_resident"] == 6
     assert "6 of 12 experts" in run("plan", model, "--budget", "50%")[1]
+    small = json.loads(run("plan", model, "--ram", str(plan["budget"]), "--json")[1])
+    assert small["budget"] == plan["budget"] and small["experts_resident"] == 6
+    _, out, _ = run("plan", model, "--reserve", "64MiB", "--json")
+    assert json.loads(out)["left_free"] == 64 << 20
+    rows = [line.split() for line in run("plan", model, "--reserve", "64MiB")[1].splitlines()]
+    assert ["left", "to", "other", "programs,", "at", "least", "64.0", "MiB"] in rows
 
 
 def test_inspect_lists_keys_and_tensors(run: Run, model: str) -> None:
@@ -149,6 +155,8 @@ def test_what_comes_later_says_so(run: Run, name: str) -> None:
     [
         (["--budget", "1KiB"], ["misses", "--budget"]),
         (["--budget", "lots"], ["--budget", "'lots'"]),
+        (["--ram", "1KiB"], ["--ram", "misses", "must be resident"]),
+        (["--reserve", "lots"], ["--reserve", "'lots'"]),
         (["--threads", "-1"], ["--threads is -1", "0 to 1024"]),
         (["--chunk", "0"], ["--chunk is 0"]),
         (["--isa", "mmx"], ["mmx", "scalar"]),

@@ -192,7 +192,7 @@ class FakeModel:
         return BudgetStatus(
             budget=arena + 5000, dense=5000, kv=0, scratch=0, reserve=0, arena=arena,
             expert_bytes=self.info.expert_bytes, least=5000, most=69000, slots=self._slots,
-            experts=experts, bytes=sizes,
+            experts=experts, bytes=sizes, withheld=3 * EXPERT_BYTES,
         )  # fmt: skip
 
     def residency(self) -> Residency:

@@ -76,6 +76,7 @@ def test_the_state_is_told_in_both_formats(served: Running, accept: str) -> None
     assert value(samples, "model_info", model="fake", architecture="fake") == 1
     assert value(samples, "memory_bytes", part="dense") == 5000
     assert value(samples, "slots") == 8
+    assert value(samples, "withheld_bytes") == 3 * EXPERT_BYTES
     tiers = ("hot", "warm", "cold", "frozen")
     assert sum(value(samples, "tier_experts", tier=t) for t in tiers) == LAYERS * EXPERTS
     assert sum(value(samples, "tier_bytes", tier=t) for t in tiers) == (

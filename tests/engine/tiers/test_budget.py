@@ -101,6 +101,75 @@ def test_auto_takes_what_is_free_and_leaves_a_reserve(plan: ModelPlan) -> None:
     assert plan_memory(plan, "auto", 0, 16, "f16", tight).arena == 0
 
 
+def test_an_automatic_reserve_is_less_where_the_choice_leaves_less(plan: ModelPlan) -> None:
+    auto = plan_memory(plan, "auto", 0, 16, "f16", MEMORY)
+    assert auto.left_free == (1 << 34) * 8 // 100
+    small = MemoryReading(1 << 32, 1 << 31)
+    assert plan_memory(plan, "auto", 0, 16, "f16", small).left_free == 2**30 * 4 // 5
+    for spare, left in ((1 << 34, auto.left_free), (600 << 20, 300 << 20), (0, 256 << 20)):
+        chosen = with_budget(auto, "100%", replace(MEMORY, available=auto.most + spare))
+        assert chosen.left_free == left, spare
+        assert chosen.arena == chosen.arena_full
+
+
+@pytest.mark.parametrize("asked", [0, 123 << 20, 3 << 30])
+def test_a_chosen_reserve_is_left_by_an_automatic_budget_and_a_quarter_more(
+    plan: ModelPlan, asked: int
+) -> None:
+    wide = plan_memory(plan, "auto", 0, 16, "f16", MEMORY)
+    tight = MemoryReading(1 << 34, wide.least + asked + asked // 4 + 5000)
+    auto = plan_memory(plan, "auto", 0, 16, "f16", tight, reserve=str(asked))
+    assert (auto.arena, auto.left_free) == (5000, asked)
+    chosen = with_budget(auto, str(tight.available), tight)
+    assert chosen.arena == min(5000 + asked * 5 // 4, chosen.arena_full)
+    assert chosen.left_free == asked
+
+
+def test_ram_caps_an_automatic_budget(plan: ModelPlan) -> None:
+    free = plan_memory(plan, "auto", 0, 16, "f16", MEMORY)
+    ram = free.least + 10_000
+    capped = plan_memory(plan, "auto", 0, 16, "f16", MEMORY, ram=str(ram))
+    assert capped.budget == ram
+    assert with_budget(capped, str(ram - 7), MEMORY).budget == ram - 7
+    assert plan_memory(plan, "auto", 0, 16, "f16", MEMORY, ram="16GiB").arena == free.arena
+    assert plan_memory(plan, "64GiB", 0, 16, "f16", MEMORY, ram="16GiB").arena == free.arena
+
+
+def test_ram_bounds_the_context(plan: ModelPlan) -> None:
+    long = replace(plan, context=30_000)
+    kv = kv_bytes(long, 30_000, "f16")
+    assert plan_memory(long, "auto", 0, 16, "f16", MEMORY).context == 30_000
+    assert plan_memory(long, "auto", 0, 16, "f16", MEMORY, ram=str(8 * kv - 1)).context == 15_000
+
+
+def test_budget_and_ram_that_contradict_each_other(plan: ModelPlan) -> None:
+    free = plan_memory(plan, "auto", 0, 16, "f16", MEMORY)
+    ram = free.least + 10_000
+    for budget, size in (("100%", free.most), (str(ram + 300), ram + 300)):
+        with pytest.raises(BudgetError, match="--ram") as error:
+            plan_memory(plan, budget, 0, 16, "f16", MEMORY, ram=str(ram))
+        assert error.value.missing_bytes == size - ram
+        assert f"--budget {ram} or less" in str(error.value) and f"--ram {size}" in str(error.value)
+        fits = plan_memory(plan, str(ram), 0, 16, "f16", MEMORY, ram=str(ram))
+        assert fits.budget == ram
+
+
+def test_ram_that_cannot_hold_the_model_itself(plan: ModelPlan) -> None:
+    least = plan_memory(plan, "0%", 0, 16, "f16", MEMORY).least
+    for budget in ("auto", "100%", "4GiB"):
+        with pytest.raises(BudgetError, match="--ram") as error:
+            plan_memory(plan, budget, 0, 16, "f16", MEMORY, ram=str(least - 77))
+        assert error.value.missing_bytes == 77
+        assert f"--ram {least}" in str(error.value)
+    assert plan_memory(plan, "auto", 0, 16, "f16", MEMORY, ram=str(least)).arena == 0
+
+
+@pytest.mark.parametrize("flag", ["ram", "reserve"])
+def test_an_unreadable_size_is_named(plan: ModelPlan, flag: str) -> None:
+    with pytest.raises(SettingError, match=f"--{flag} is 'much'"):
+        plan_memory(plan, "auto", 0, 16, "f16", MEMORY, **{flag: "much"})
+
+
 def test_more_than_the_machine_has_is_refused(plan: ModelPlan) -> None:
     full = plan_memory(plan, "100%", 0, 16, "f16", MEMORY)
     tight = MemoryReading(1 << 34, full.budget - 100)

@@ -1,17 +1,20 @@
-"""Memory readings inside a control group, and the look at the system's file cache."""
+"""Memory readings inside a control group and on Windows, swapping, and the look at the system's
+file cache."""
 
 from __future__ import annotations
 
+import ctypes
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
 from engine.plan.spec import ModelPlan
 from engine.tiers import hardware
-from engine.tiers.hardware import read_memory
+from engine.tiers.hardware import MemoryStatusEx, read_memory, read_swapped_in
 from engine.tiers.page_cache import PageCache
 from tests.engine.tiers.conftest import EXPERTS, LAYERS
 
@@ -61,6 +64,49 @@ def test_a_container_sees_its_group_as_the_root(
     put_in_groups(monkeypatch, tmp_path, "8:memory:/docker/0123")
     write_group(tmp_path, "1000000", 990_000, 900_000)
     assert read_memory() == hardware.MemoryReading(1_000_000, 910_000)
+
+
+class FakeKernel32:
+    """Says that `commit` more bytes may be committed; refuses if None."""
+
+    def __init__(self, commit: int | None) -> None:
+        self.commit = commit
+
+    def GlobalMemoryStatusEx(self, reference: Any) -> int:
+        status = reference._obj
+        assert isinstance(status, MemoryStatusEx)
+        assert status.dwLength == ctypes.sizeof(status) == 64  # as Windows' headers have it
+        if self.commit is None:
+            return 0
+        status.ullTotalPageFile, status.ullAvailPageFile = 1 << 40, self.commit
+        return 1
+
+
+@pytest.mark.parametrize(
+    ("commit", "available"), [(1000, 1000), (1 << 60, 5000), (None, 5000), (0, 0)]
+)
+def test_on_windows_what_may_be_committed_counts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, commit: int | None, available: int
+) -> None:
+    memory = psutil.virtual_memory()._replace(total=9000, available=5000)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
+    monkeypatch.setattr(hardware, "_MEMBERSHIP", tmp_path / "missing")
+    monkeypatch.setattr(hardware, "_KERNEL32", FakeKernel32(commit))
+    assert read_memory() == hardware.MemoryReading(9000, available)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc/vmstat is Linux's")
+def test_what_was_swapped_in_is_what_psutil_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = psutil.swap_memory().sin
+    assert before <= read_swapped_in() <= psutil.swap_memory().sin
+    monkeypatch.setattr(hardware, "_VMSTAT", tmp_path / "vmstat")
+    assert read_swapped_in() >= before  # from psutil itself
+    (tmp_path / "vmstat").write_text("pgpgin 5\npswpin 3\npswpout 8\n")
+    assert read_swapped_in() == 3 * 4096
+    (tmp_path / "vmstat").write_text("pgpgin 5\n")  # a kernel without swap
+    assert read_swapped_in() == 0
 
 
 def with_path(plan: ModelPlan, path: Path) -> ModelPlan:
