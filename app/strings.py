@@ -216,7 +216,7 @@ def budget_parts(base: str, arena: str) -> str:
 
 
 def withheld(size: str) -> str:
-    return f"{size} of it left to other programs for now: main memory is short"
+    return f"Other programs need {size} of it for now"
 
 
 def predicted_hits(share: str) -> str:

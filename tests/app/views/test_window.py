@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -353,6 +354,20 @@ def test_a_refused_budget_is_shown_beside_the_slider(qtbot: QtBot, make_program:
     assert "cannot be used" in memory._error.text()
     assert memory.slider.value() == 57
     assert memory._slots.text() == "Room for 57 of 144 experts (40 %)"
+
+
+def test_memory_that_others_need_is_told_in_a_line(program: Program) -> None:
+    memory, budget = program.memory, program.memory._budget
+    assert budget is not None and memory._withheld.isHidden()
+    memory.show_budget(replace(budget, withheld=12 << 20))
+    assert memory._withheld.isVisible() and "12.0 MiB" in memory._withheld.text()
+    assert memory._slots.text() == "Room for 57 of 144 experts (40 %)"  # as chosen
+    memory.slider.setSliderDown(True)
+    memory.slider.setValue(100)
+    assert memory._withheld.isHidden()  # a prediction has no such line
+    memory.slider.setSliderDown(False)
+    memory.show_budget(budget)
+    assert memory._withheld.isHidden()
 
 
 def test_a_restart_comes_back_with_the_chosen_memory(qtbot: QtBot, program: Program) -> None:
