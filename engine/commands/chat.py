@@ -68,9 +68,7 @@ def _talk(engine: Engine, sampling: ChatSettings, messages: Messages) -> None:
             print(f"stoker: {error}", file=sys.stderr)
 
 
-def _answer(
-    engine: Engine, sampling: ChatSettings, messages: Messages, as_json: bool
-) -> Finished:
+def _answer(engine: Engine, sampling: ChatSettings, messages: Messages, as_json: bool) -> Finished:
     """Stream the answer to standard output and append it to `messages`. Ctrl+C stops it."""
     prompt = engine.tokenizer.encode_prompt(engine.template.render(messages))
     request = GenerationRequest(

@@ -108,7 +108,16 @@ class ModelPlan:
             refs[ref.name] = ref
         for layer in self.layers:
             a, e = layer.attention, layer.experts
-            for ref in (layer.attention_norm, a.q, a.k, a.v, a.output, a.q_norm, a.k_norm,
-                        layer.experts_norm, e.router):
+            for ref in (
+                layer.attention_norm,
+                a.q,
+                a.k,
+                a.v,
+                a.output,
+                a.q_norm,
+                a.k_norm,
+                layer.experts_norm,
+                e.router,
+            ):
                 refs[ref.name] = ref
         return tuple(refs.values())

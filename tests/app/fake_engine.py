@@ -118,16 +118,33 @@ class Model:
         sizes = p.TierCounts(c.hot * each, c.warm * each, c.cold * each, c.frozen * each)
         arena = self.slots * each
         return p.BudgetStatus(
-            self.base + arena, 60 * MIB, 16 * MIB, 12 * MIB, 8 * MIB, arena, total * each,
-            self.base, self.base + total * each, self.slots, c, sizes,
+            self.base + arena,
+            60 * MIB,
+            16 * MIB,
+            12 * MIB,
+            8 * MIB,
+            arena,
+            total * each,
+            self.base,
+            self.base + total * each,
+            self.slots,
+            c,
+            sizes,
         )
 
     def status(self) -> p.Status:
         h = self.hits
         return p.Status(
-            self.state, 0, 0.0, self.rate, min(self.context_used, 1024), 1024,
+            self.state,
+            0,
+            0.0,
+            self.rate,
+            min(self.context_used, 1024),
+            1024,
             p.TierCounts(hot=h[3], warm=h[2], cold=h[1], frozen=h[0]),
-            self.slots * self.expert_size, 640 * MIB, 9 << 30,
+            self.slots * self.expert_size,
+            640 * MIB,
+            9 << 30,
         )
 
 
@@ -152,8 +169,16 @@ class Server(ThreadingHTTPServer):
             phase = "reading" if share < 0.15 else "weights" if share < 0.4 else "experts"
             return p.Health(p.PROTOCOL_VERSION, phase, int(total * share), total)
         info = p.ModelInfo(
-            "fake", "Fake MoE", "qwen3moe", o.model, 1024, m.layers, m.experts, 4,
-            m.layers * m.experts * m.expert_size, m.base,
+            "fake",
+            "Fake MoE",
+            "qwen3moe",
+            o.model,
+            1024,
+            m.layers,
+            m.experts,
+            4,
+            m.layers * m.experts * m.expert_size,
+            m.base,
         )
         return p.Health(p.PROTOCOL_VERSION, "ready", total, total, info)
 

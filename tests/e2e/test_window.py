@@ -29,7 +29,8 @@ def display() -> Iterator[str]:
     read, write = os.pipe()
     server = subprocess.Popen(
         ["Xvfb", "-displayfd", str(write), "-screen", "0", "1400x900x24", "-nolisten", "tcp"],
-        pass_fds=[write], stderr=subprocess.DEVNULL,
+        pass_fds=[write],
+        stderr=subprocess.DEVNULL,
     )
     os.close(write)
     with os.fdopen(read) as pipe:
@@ -50,7 +51,10 @@ def model(root: Path) -> Path:
 
 def environment(root: Path, display: str, home: Path) -> dict[str, str]:
     return {
-        **os.environ, "DISPLAY": display, "QT_QPA_PLATFORM": "xcb", "STOKER_HOME": str(home),
+        **os.environ,
+        "DISPLAY": display,
+        "QT_QPA_PLATFORM": "xcb",
+        "STOKER_HOME": str(home),
         "PYTHONPATH": str(root),
     }
 
@@ -61,8 +65,11 @@ def drive(root: Path, display: str, home: Path, model: Path) -> dict[str, list[d
     pictures.mkdir(exist_ok=True)
     done = subprocess.run(
         [sys.executable, str(root / "tests/e2e/window_driver.py"), str(model), str(pictures)],
-        env=environment(root, display, home), capture_output=True, encoding="utf-8",
-        timeout=580, check=False,
+        env=environment(root, display, home),
+        capture_output=True,
+        encoding="utf-8",
+        timeout=580,
+        check=False,
         cwd=home,  # not the checkout: the window must find its engine from anywhere
     )
     assert done.returncode == 0, done.stdout + done.stderr
@@ -101,8 +108,10 @@ def test_no_engine_outlives_its_window(
     root: Path, display: str, tmp_path: Path, model: Path, how: str
 ) -> None:
     window = subprocess.Popen(
-        [sys.executable, "-m", "app", str(model)], env=environment(root, display, tmp_path),
-        cwd=tmp_path, stderr=subprocess.DEVNULL,
+        [sys.executable, "-m", "app", str(model)],
+        env=environment(root, display, tmp_path),
+        cwd=tmp_path,
+        stderr=subprocess.DEVNULL,
     )
     watched = psutil.Process(window.pid)
     found: list[psutil.Process] = []

@@ -74,11 +74,14 @@ def test_a_program_that_does_not_exist(qtbot: QtBot, start: Start) -> None:
     assert "could not be started" in engine.problem
 
 
-@pytest.mark.parametrize(("greeting", "part"), [
-    ("hello", "first line"),
-    ('{"protocol": 99, "host": "127.0.0.1", "port": 1, "pid": 1}', "version 99"),
-    ('{"protocol": 1}', "first line"),
-])
+@pytest.mark.parametrize(
+    ("greeting", "part"),
+    [
+        ("hello", "first line"),
+        ('{"protocol": 99, "host": "127.0.0.1", "port": 1, "pid": 1}', "version 99"),
+        ('{"protocol": 1}', "first line"),
+    ],
+)
 def test_a_wrong_greeting(qtbot: QtBot, start: Start, greeting: str, part: str) -> None:
     engine = start("--greeting", greeting)
     wait_for(qtbot, engine, State.FAILED)
@@ -97,9 +100,7 @@ def test_kill_and_restart(qtbot: QtBot, start: Start) -> None:
     assert engine.pid != first
 
 
-def test_opening_another_model_waits_for_the_end_of_the_first(
-    qtbot: QtBot, start: Start
-) -> None:
+def test_opening_another_model_waits_for_the_end_of_the_first(qtbot: QtBot, start: Start) -> None:
     engine = start()
     wait_for(qtbot, engine, State.READY)
     first = engine.pid

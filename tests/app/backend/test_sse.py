@@ -10,7 +10,7 @@ from app.backend import sse
 from app.backend.sse import EventParser
 
 STREAM = (
-    b": keep-alive\n\nevent: health\r\ndata: {\"a\": 1}\r\n\r\n"
+    b': keep-alive\n\nevent: health\r\ndata: {"a": 1}\r\n\r\n'
     b"data: first\ndata: second \xf0\x9f\x94\xa5\nid: 7\n\nevent: empty\n\ndata:[DONE]\n\n"
 )
 EVENTS = [("health", '{"a": 1}'), ("message", "first\nsecond 🔥"), ("message", "[DONE]")]

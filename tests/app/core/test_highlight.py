@@ -21,7 +21,7 @@ def test_spans_cover_what_they_name() -> None:
     }
     assert found["def"] == "keyword"
     assert found["f"] == "function"
-    assert found["string\"\"\""] == "string"
+    assert found['string"""'] == "string"
     assert found["1"] == "number"
     assert found["# done"] == "comment"
 

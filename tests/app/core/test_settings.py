@@ -32,8 +32,16 @@ def test_round_trip(path: Path) -> None:
 
 def test_values_out_of_range_and_unknown_keys_give_way(path: Path) -> None:
     path.parent.mkdir()
-    data = dict(theme="purple", temperature=9.0, top_p=1, max_tokens=True, seed=5, new_key=1,
-                recent=["a", 7], show_map="yes")
+    data = dict(
+        theme="purple",
+        temperature=9.0,
+        top_p=1,
+        max_tokens=True,
+        seed=5,
+        new_key=1,
+        recent=["a", 7],
+        show_map="yes",
+    )
     path.write_text(json.dumps(data))
     values = SettingsStore(path).values
     expected = dataclasses.replace(Settings(), top_p=1.0, seed=5)

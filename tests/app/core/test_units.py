@@ -7,19 +7,34 @@ import pytest
 from app.core import paths, units
 
 
-@pytest.mark.parametrize(("count", "text"), [
-    (0, "0 B"), (1023, "1023 B"), (1 << 10, "1.00 KiB"), (1536 << 10, "1.50 MiB"),
-    (int(1023.9 * 2**20), "1.00 GiB"), (139 << 20, "139 MiB"), (int(13.87 * 2**30), "13.9 GiB"),
-    (3 << 40, "3.00 TiB"),
-])
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1 << 10, "1.00 KiB"),
+        (1536 << 10, "1.50 MiB"),
+        (int(1023.9 * 2**20), "1.00 GiB"),
+        (139 << 20, "139 MiB"),
+        (int(13.87 * 2**30), "13.9 GiB"),
+        (3 << 40, "3.00 TiB"),
+    ],
+)
 def test_size(count: int, text: str) -> None:
     assert units.size(count) == text
 
 
-@pytest.mark.parametrize(("part", "whole", "text"), [
-    (0, 10, "0 %"), (10, 10, "100 %"), (1, 3, "33 %"), (9999, 10000, "99.9 %"),
-    (1, 10000, "0.1 %"), (1, 0, "–"),
-])
+@pytest.mark.parametrize(
+    ("part", "whole", "text"),
+    [
+        (0, 10, "0 %"),
+        (10, 10, "100 %"),
+        (1, 3, "33 %"),
+        (9999, 10000, "99.9 %"),
+        (1, 10000, "0.1 %"),
+        (1, 0, "–"),
+    ],
+)
 def test_share(part: float, whole: float, text: str) -> None:
     assert units.share(part, whole) == text
 

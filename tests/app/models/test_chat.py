@@ -132,9 +132,7 @@ def test_thoughts_are_apart(qtbot: QtBot, program: Program) -> None:
     assert answer.text == "It is 42."
 
 
-def test_another_conversation_can_be_read_during_an_answer(
-    qtbot: QtBot, program: Program
-) -> None:
+def test_another_conversation_can_be_read_during_an_answer(qtbot: QtBot, program: Program) -> None:
     chat = program.chat
     chat.send("the capital")
     idle(qtbot, chat)
@@ -221,9 +219,11 @@ def test_a_running_answer_is_in_the_file(qtbot: QtBot, program: Program) -> None
     path = program.paths.conversations
 
     def text() -> str:
-        rows = sqlite3.connect(path).execute(
-            "SELECT text FROM messages WHERE role = 'assistant'"
-        ).fetchall()
+        rows = (
+            sqlite3.connect(path)
+            .execute("SELECT text FROM messages WHERE role = 'assistant'")
+            .fetchall()
+        )
         return str(rows[0][0]) if rows else ""
 
     qtbot.waitUntil(lambda: "word3" in text(), timeout=30_000)

@@ -43,8 +43,12 @@ def test_small_models_get_big_cells_and_big_models_small_ones() -> None:
 
 @settings(deadline=None)  # a loaded machine is no failure
 @given(
-    st.integers(1, 100), st.integers(1, 600), st.integers(1, 1500), st.integers(1, 1000),
-    st.floats(-50, 1600), st.floats(-50, 1100),
+    st.integers(1, 100),
+    st.integers(1, 600),
+    st.integers(1, 1500),
+    st.integers(1, 1000),
+    st.floats(-50, 1600),
+    st.floats(-50, 1100),
 )
 def test_points_never_leave_the_model(
     layers: int, experts: int, width: int, height: int, x: float, y: float

@@ -15,8 +15,20 @@ def plan(slots: int = 10, total: int = 144, each: int = 1000) -> BudgetStatus:
     least = 5000
     counts = TierCounts(hot=slots, frozen=total - slots)
     sizes = TierCounts(hot=slots * each, frozen=(total - slots) * each)
-    return BudgetStatus(least + slots * each, 3000, 1000, 500, 500, slots * each, total * each,
-                        least, least + total * each, slots, counts, sizes)
+    return BudgetStatus(
+        least + slots * each,
+        3000,
+        1000,
+        500,
+        500,
+        slots * each,
+        total * each,
+        least,
+        least + total * each,
+        slots,
+        counts,
+        sizes,
+    )
 
 
 @pytest.mark.parametrize("slots", [0, 1, 57, 143, 144])

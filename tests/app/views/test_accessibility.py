@@ -45,8 +45,10 @@ def own(widget: QWidget) -> bool:
 
 def controls(root: QWidget) -> list[QWidget]:
     return [
-        w for w in root.findChildren(QWidget)
-        if w.isVisibleTo(root) and own(w)
+        w
+        for w in root.findChildren(QWidget)
+        if w.isVisibleTo(root)
+        and own(w)
         and (isinstance(w, CONTROLS) or w.focusPolicy() & Qt.FocusPolicy.TabFocus)
     ]
 
@@ -59,8 +61,12 @@ def tab_order(root: QWidget) -> list[QWidget]:
         if following is None or following is root:
             return found
         widget = following
-        if (widget.isVisibleTo(root) and widget.isEnabled()
-                and widget.focusPolicy() & Qt.FocusPolicy.TabFocus and own(widget)):
+        if (
+            widget.isVisibleTo(root)
+            and widget.isEnabled()
+            and widget.focusPolicy() & Qt.FocusPolicy.TabFocus
+            and own(widget)
+        ):
             found.append(widget)
 
 
@@ -91,7 +97,8 @@ def test_every_control_is_in_the_tab_order(answered: Program) -> None:
     window = answered.window
     order = tab_order(window)
     missing = [
-        f"{type(w).__name__} {name_of(w)}" for w in controls(window)
+        f"{type(w).__name__} {name_of(w)}"
+        for w in controls(window)
         if w.isEnabled() and w not in order and not isinstance(w, QScrollArea)
     ]
     assert not missing
@@ -100,8 +107,14 @@ def test_every_control_is_in_the_tab_order(answered: Program) -> None:
 def test_tab_order_is_the_reading_order(answered: Program) -> None:
     """Columns from left to right; inside of a column from top to bottom."""
     window = answered.window
-    zones = {window.sidebar: 0, window.header: 1, window.banners: 2, window.chat.transcript: 3,
-             window.chat.composer: 4, window.panel: 5}
+    zones = {
+        window.sidebar: 0,
+        window.header: 1,
+        window.banners: 2,
+        window.chat.transcript: 3,
+        window.chat.composer: 4,
+        window.panel: 5,
+    }
 
     def zone(widget: QWidget) -> int:
         return next(n for area, n in zones.items() if area is widget or area.isAncestorOf(widget))
@@ -137,9 +150,7 @@ def test_every_shortcut_of_the_list_exists(program: Program) -> None:
     assert listed == bound
 
 
-def test_announcements(
-    qtbot: QtBot, program: Program, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_announcements(qtbot: QtBot, program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     """A screen reader hears that the answer is ready, not every token."""
     told: list[str] = []
 
@@ -157,8 +168,13 @@ def test_focus_is_visible(answered: Program, qapp: QApplication) -> None:
     """A focused control looks different from an unfocused one."""
     window = answered.window
     window.activateWindow()
-    for widget in (window.header.map_button, window.sidebar.new_button, window.panel.map,
-                   answered.memory.slider, window.sidebar.search):
+    for widget in (
+        window.header.map_button,
+        window.sidebar.new_button,
+        window.panel.map,
+        answered.memory.slider,
+        window.sidebar.search,
+    ):
         window.chat.composer.take_focus()
         before = widget.grab().toImage()
         widget.setFocus(Qt.FocusReason.TabFocusReason)

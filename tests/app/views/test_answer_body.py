@@ -24,8 +24,11 @@ def body(qtbot: QtBot, look: Look) -> AnswerBody:
 
 
 def blocks(body: AnswerBody) -> list[Prose | CodeBlock]:
-    return [w for n in range(body.block_count())
-            if isinstance(w := body.layout().itemAt(n).widget(), Prose | CodeBlock)]
+    return [
+        w
+        for n in range(body.block_count())
+        if isinstance(w := body.layout().itemAt(n).widget(), Prose | CodeBlock)
+    ]
 
 
 def content(body: AnswerBody) -> list[str]:
@@ -44,9 +47,7 @@ def test_streamed_and_whole_text_look_the_same(qtbot: QtBot, look: Look, body: A
     assert [type(b) for b in blocks(body)] == [Prose, CodeBlock, Prose, Prose, Prose]
 
 
-def test_finished_blocks_are_not_touched(
-    body: AnswerBody, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_finished_blocks_are_not_touched(body: AnswerBody, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "First paragraph.\n\nSecond one.\n\n```python\nx = 1\n```\n\nThird"
     body._text = text
     body._render()
@@ -129,10 +130,17 @@ def test_huge_text_is_shown_plain(body: AnswerBody, monkeypatch: pytest.MonkeyPa
     assert [type(b) for b in blocks(body)] == [CodeBlock]
 
 
-@pytest.mark.parametrize(("address", "opened"), [
-    ("https://example.org", True), ("mailto:a@example.org", True), ("file:///etc/passwd", False),
-    ("javascript:alert(1)", False), ("smb://host/share", False), ("", False),
-])
+@pytest.mark.parametrize(
+    ("address", "opened"),
+    [
+        ("https://example.org", True),
+        ("mailto:a@example.org", True),
+        ("file:///etc/passwd", False),
+        ("javascript:alert(1)", False),
+        ("smb://host/share", False),
+        ("", False),
+    ],
+)
 def test_links(address: str, opened: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
     monkeypatch.setattr(QDesktopServices, "openUrl", lambda url: seen.append(url.toString()))

@@ -159,8 +159,13 @@ def test_list_search_rename_delete(
         return 0
 
     monkeypatch.setattr(QMessageBox, "exec", choose)
-    monkeypatch.setattr(QMessageBox, "buttons", lambda self: sorted(
-        self.findChildren(QPushButton), key=lambda b: b.text() != strings.DELETE_CONFIRM))
+    monkeypatch.setattr(
+        QMessageBox,
+        "buttons",
+        lambda self: sorted(
+            self.findChildren(QPushButton), key=lambda b: b.text() != strings.DELETE_CONFIRM
+        ),
+    )
     sidebar.delete_current()
     assert sidebar.model.rowCount() == 2
     sidebar.delete_current()
@@ -172,9 +177,13 @@ def test_a_conversation_of_ten_thousand_messages_opens_quickly(
     qtbot: QtBot, program: Program
 ) -> None:
     roles = (stored.USER, stored.ASSISTANT)
-    long = Conversation("long", messages=[
-        Message(roles[n % 2], f"Message {n} with **markdown** and `code`.") for n in range(10_000)
-    ])
+    long = Conversation(
+        "long",
+        messages=[
+            Message(roles[n % 2], f"Message {n} with **markdown** and `code`.")
+            for n in range(10_000)
+        ],
+    )
     program.store.save(long, long.messages)
     start = time.process_time()  # our own work, whatever else this machine does
     program.chat.open(long.id)
@@ -228,9 +237,13 @@ def test_a_file_that_the_engine_refuses_and_the_way_back(
     assert program.settings.values.recent == ()  # a file that does not open is not offered again
 
 
-@pytest.mark.parametrize(("name", "reason"), [
-    ("missing.gguf", strings.NOT_FOUND), ("notes.txt", strings.NOT_GGUF),
-])
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("missing.gguf", strings.NOT_FOUND),
+        ("notes.txt", strings.NOT_GGUF),
+    ],
+)
 def test_what_cannot_be_a_model_does_not_end_the_running_one(
     program: Program, tmp_path: Path, name: str, reason: str
 ) -> None:
@@ -247,9 +260,7 @@ def test_open_by_dialog_drop_and_menu(
     files = [tmp_path / f"{n}.gguf" for n in range(2)]
     for file in files:
         file.write_bytes(b"GGUF")
-    monkeypatch.setattr(
-        QFileDialog, "getOpenFileName", lambda *args: (str(files[0]), "")
-    )
+    monkeypatch.setattr(QFileDialog, "getOpenFileName", lambda *args: (str(files[0]), ""))
     program.window.ask_for_file()
     opened: list[Any] = []
     qtbot.waitUntil(
@@ -258,8 +269,13 @@ def test_open_by_dialog_drop_and_menu(
     )
     data = QMimeData()
     data.setUrls([QUrl.fromLocalFile(str(files[1]))])
-    event = QDropEvent(QPointF(5, 5), Qt.DropAction.CopyAction, data,
-                       Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier)
+    event = QDropEvent(
+        QPointF(5, 5),
+        Qt.DropAction.CopyAction,
+        data,
+        Qt.MouseButton.LeftButton,
+        Qt.KeyboardModifier.NoModifier,
+    )
     program.window.dropEvent(event)
     qtbot.waitUntil(
         lambda: program.engine.model is not None and program.engine.model.path == str(files[1]),
@@ -310,9 +326,7 @@ def test_a_missing_file_at_the_start_opens_the_demo(
 
 
 # -- memory --------------------------------------------------------------------------------------
-def test_slider_predicts_then_shows_the_engines_numbers(
-    qtbot: QtBot, make_program: Make
-) -> None:
+def test_slider_predicts_then_shows_the_engines_numbers(qtbot: QtBot, make_program: Make) -> None:
     program = make_program("--budget-delay", "0.3")
     memory, slider = program.memory, program.memory.slider
     assert memory._slots.text() == "Room for 57 of 144 experts (40 %)"
@@ -326,8 +340,10 @@ def test_slider_predicts_then_shows_the_engines_numbers(
     qtbot.waitUntil(lambda: memory._state.text() == "", timeout=30_000)
     assert memory._slots.text() == "Room for 110 of 144 experts (76 %)"
     assert memory._size.text() == predicted
-    qtbot.waitUntil(lambda: program.residency.counts().hot
-                    + program.residency.counts().warm == 110, timeout=30_000)
+    qtbot.waitUntil(
+        lambda: program.residency.counts().hot + program.residency.counts().warm == 110,
+        timeout=30_000,
+    )
 
 
 def test_slider_by_keyboard(qtbot: QtBot, program: Program) -> None:
