@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import IntEnum
 
 from engine.errors import ModelPlanError, UnsupportedModelError
 from engine.gguf.metadata import TypedMetadata
+from engine.text.pretokenize import pre_tokenizer
 
 _KEY = "tokenizer.ggml."
+
+# Values of `tokenizer.ggml.model` -> what they stand for.
+MODELS = {
+    "gpt2": "byte-level BPE",
+    "llama": "SentencePiece",
+    "gemma4": "BPE over text with spaces as U+2581",
+}
 
 
 class TokenKind(IntEnum):
@@ -37,15 +46,17 @@ _END_TEXTS = frozenset(
         "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>", "<|file_sep|>",
     }
 )  # fmt: skip
+# So are other texts of this form, which nobody would choose for a word.
+_MARK = re.compile(r"<\|\S+>|<\S+\|>")
 # These are control tokens whatever the file says, but do not end a generation.
 _FIM_TEXTS = frozenset(
     {
         "<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<｜fim▁begin｜>", "<PRE>",
-        "<|code_prefix|>",
+        "<|code_prefix|>", "▁<PRE>",
         "<|fim_suffix|>", "<fim-suffix>", "<fim_suffix>", "<｜fim▁hole｜>", "<SUF>",
-        "<|code_suffix|>",
+        "<|code_suffix|>", "▁<SUF>",
         "<|fim_middle|>", "<fim-middle>", "<fim_middle>", "<｜fim▁end｜>", "<MID>",
-        "<|code_middle|>",
+        "<|code_middle|>", "▁<MID>",
     }
 )  # fmt: skip
 
@@ -58,17 +69,22 @@ class Vocabulary:
     unknown token type, and a token that appears twice.
     """
 
-    model: str  # "gpt2": byte-level BPE
-    pre: str  # the name of the pre-tokeniser
-    tokens: Sequence[str]  # V; normal tokens are written in GPT-2's byte alphabet
+    model: str  # a key of MODELS
+    pre: str  # the name of the pre-tokeniser of "gpt2", "" otherwise
+    tokens: Sequence[str]  # V; normal tokens of "gpt2" are written in GPT-2's byte alphabet
     kinds: Sequence[int]  # V values of TokenKind
-    merges: Sequence[str]  # "left right", best first
+    merges: Sequence[str] = ()  # "left right", best first; none for "llama"
+    scores: Sequence[float] = ()  # V, the best token to merge to has the highest; only for "llama"
     bos_id: int | None = None
     eos_id: int | None = None
     eot_id: int | None = None  # end of a turn
     eom_id: int | None = None  # end of a message
     pad_id: int | None = None
+    # Fill-in-the-middle tokens that end a generation: of "pad", "rep" (repository), "sep" (file).
+    fim_ends: Mapping[str, int] = field(default_factory=dict)
     add_bos: bool = False
+    add_eos: bool = False
+    space_prefix: bool = False  # a text begins with a space that is not its own; for "llama"
 
     def __post_init__(self) -> None:
         count = len(self.tokens)
@@ -82,16 +98,22 @@ class Vocabulary:
             if not TokenKind.UNDEFINED <= kind <= TokenKind.BYTE:
                 at = list(self.kinds).index(kind)
                 raise ModelPlanError(f"{_KEY}token_type[{at}] is {kind}, expected 0 to 6")
-        for name in ("bos", "eos", "eot", "eom", "pad"):
-            token_id = getattr(self, f"{name}_id")
+        named = {name: getattr(self, f"{name}_id") for name in ("bos", "eos", "eot", "eom")}
+        fim = {f"fim_{name}": token_id for name, token_id in self.fim_ends.items()}
+        for name, token_id in (named | fim | {"padding": self.pad_id}).items():
             if token_id is not None and not 0 <= token_id < count:
-                key = "padding" if name == "pad" else name
                 raise ModelPlanError(
-                    f"{_KEY}{key}_token_id is {token_id}, expected 0 to {count - 1}"
+                    f"{_KEY}{name}_token_id is {token_id}, expected 0 to {count - 1}"
                 )
-        if self.add_bos and self.bos_id is None:
+        for name in ("bos", "eos"):
+            if getattr(self, f"add_{name}") and getattr(self, f"{name}_id") is None:
+                raise ModelPlanError(
+                    f"{_KEY}add_{name}_token is true but {_KEY}{name}_token_id is missing, "
+                    "expected an id"
+                )
+        if self.model == "llama" and len(self.scores) != count:
             raise ModelPlanError(
-                f"{_KEY}add_bos_token is true but {_KEY}bos_token_id is missing, expected an id"
+                f"{_KEY}scores has {len(self.scores)} elements, expected {count}, one per token"
             )
         if len(set(self.tokens)) != count:
             self._raise_duplicate()
@@ -107,24 +129,45 @@ class Vocabulary:
 
     def end_ids(self) -> frozenset[int]:
         """Ids at which a generation ends: those the keys name and those known by their text."""
-        by_text = self._known_by_text(_END_TEXTS)
-        named = (self.eos_id, self.eot_id, self.eom_id)
-        ends = {i for i in named if i is not None} | set(by_text.values())
-        # gpt-oss closes each channel with <|end|> and goes on; Gemma 4 has </s> as ordinary text.
-        if "<|end|>" in by_text and (
-            {"<|return|>", "<|call|>"} <= by_text.keys()
-            or {"<|flush|>", "<|calls|>"} <= by_text.keys()
-        ):
-            ends.discard(by_text["<|end|>"])
-        if "<|tool_response>" in by_text and "</s>" in by_text:
-            ends.discard(by_text["</s>"])
-        return frozenset(ends)
+        named = (self.eos_id, self.eot_id, self.eom_id, *self.fim_ends.values())
+        return frozenset(i for i in named if i is not None).union(self._ends_by_text().values())
 
     def control_ids(self) -> frozenset[int]:
         """Ids that steer the model and are not text: by type, and those known by their text."""
         steering = (TokenKind.CONTROL, TokenKind.UNKNOWN)
         by_kind = {i for i, kind in enumerate(self.kinds) if kind in steering}
-        return frozenset(by_kind.union(self._known_by_text(_END_TEXTS | _FIM_TEXTS).values()))
+        # Files of Gemma 4 give its channel and tool markers as user-defined, to have them printed.
+        marks = {
+            i
+            for i, kind in enumerate(self.kinds)
+            if kind == TokenKind.USER_DEFINED and _MARK.fullmatch(self.tokens[i])
+        }
+        fim = self._known_by_text(_FIM_TEXTS)
+        return frozenset(by_kind.union(marks, fim.values(), self._ends_by_text().values()))
+
+    def found_whole(self) -> frozenset[int]:
+        """Ids of tokens that are looked for in a text before anything is merged.
+
+        Those are the user-defined ones. Files of Gemma 4 do not mark them, but no merge makes them.
+        """
+        user = {i for i, kind in enumerate(self.kinds) if kind == TokenKind.USER_DEFINED}
+        if self.model != "gemma4":
+            return frozenset(user)
+        made = {merge.replace(" ", "", 1) for merge in self.merges}
+        return frozenset(user).union(
+            i
+            for i, text in enumerate(self.tokens)
+            if self.kinds[i] == TokenKind.NORMAL and len(text) > 1 and text not in made
+        )
+
+    def _ends_by_text(self) -> dict[str, int]:
+        found = self._known_by_text(_END_TEXTS)
+        # gpt-oss closes each channel with <|end|> and goes on; Gemma 4 has </s> as ordinary text.
+        if {"<|return|>", "<|call|>"} <= found.keys() or {"<|flush|>", "<|calls|>"} <= found.keys():
+            found.pop("<|end|>", None)
+        if "<|tool_response>" in found:
+            found.pop("</s>", None)
+        return found
 
     def _known_by_text(self, texts: frozenset[str]) -> dict[str, int]:
         """Text -> id of the tokens with one of `texts`, words that merging makes left out.
@@ -143,15 +186,18 @@ class Vocabulary:
 def read_vocabulary(file: TypedMetadata) -> Vocabulary:
     """The vocabulary of an open file.
 
-    Raises ModelPlanError for missing or malformed keys, UnsupportedModelError for a tokeniser that
-    is not byte-level BPE.
+    Raises ModelPlanError for missing or malformed keys, UnsupportedModelError for a tokeniser or a
+    pre-tokeniser that is not in MODELS or PRE_TOKENIZERS.
     """
     model = file.get_str(_KEY + "model")
-    if model != "gpt2":
+    if model not in MODELS:
+        supported = ", ".join(f"{name!r} ({what})" for name, what in MODELS.items())
         raise UnsupportedModelError(
-            f"{file.file_name}: {_KEY}model is {model!r}, supported is 'gpt2' (byte-level BPE)",
+            f"{file.file_name}: {_KEY}model is {model!r}, supported are {supported}",
             "Use a file of a supported model family",
         )
+    pieces = model == "llama"
+    pre = file.get_str(_KEY + "pre") if model == "gpt2" else ""
     tokens = file.get_strings(_KEY + "tokens")
     kinds = (
         file.get_array(_KEY + "token_type").tolist()
@@ -159,21 +205,28 @@ def read_vocabulary(file: TypedMetadata) -> Vocabulary:
         else [int(TokenKind.NORMAL)] * len(tokens)
     )
 
-    def token_id(name: str) -> int | None:
+    def token_id(name: str, default: int | None = None) -> int | None:
         key = f"{_KEY}{name}_token_id"
-        return file.get_int(key) if file.has(key) else None
+        return file.get_int(key) if file.has(key) else default
 
+    bos_id = token_id("bos", 1 if pieces else None)
+    adds_bos = (model != "gpt2" or pre_tokenizer(pre).adds_bos) and bos_id is not None
+    fim_ends = {name: token_id(f"fim_{name}") for name in ("pad", "rep", "sep")}
     return Vocabulary(
         model=model,
-        pre=file.get_str(_KEY + "pre"),
+        pre=pre,
         tokens=tokens,
         kinds=kinds,
-        merges=file.get_strings(_KEY + "merges"),
-        bos_id=token_id("bos"),
-        eos_id=token_id("eos"),
+        merges=() if pieces else file.get_strings(_KEY + "merges"),
+        scores=file.get_array(_KEY + "scores").tolist() if pieces else (),
+        bos_id=bos_id,
+        eos_id=token_id("eos", 2 if pieces else None),
         eot_id=token_id("eot"),
         eom_id=token_id("eom"),
         pad_id=token_id("padding"),
-        # None of the supported pre-tokenisers belongs to a family that adds BOS unasked.
-        add_bos=file.get_bool(_KEY + "add_bos_token", False),
+        fim_ends={name: i for name, i in fim_ends.items() if i is not None},
+        # Some files of Gemma 4 say no, and the model does not work without.
+        add_bos=adds_bos if model == "gemma4" else file.get_bool(_KEY + "add_bos_token", adds_bos),
+        add_eos=file.get_bool(_KEY + "add_eos_token", False),
+        space_prefix=pieces and file.get_bool(_KEY + "add_space_prefix", True),
     )

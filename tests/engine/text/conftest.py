@@ -1,4 +1,4 @@
-"""The vocabulary of these tests: as our types, and inside llama.cpp."""
+"""The vocabularies of these tests: as our types, and inside llama.cpp."""
 
 from __future__ import annotations
 
@@ -9,30 +9,29 @@ from typing import Any
 import pytest
 
 from engine.text.tokenizer import Tokenizer
-from engine.text.vocabulary import TokenKind, Vocabulary
-from tests.engine.text.peer import SPECIALS, train, write_gguf
+from engine.text.vocabulary import Vocabulary
+from tests.engine.text.peer import (
+    byte_level_vocabulary,
+    gemma4_vocabulary,
+    sentence_piece_vocabulary,
+    write_gguf,
+)
 from tests.llama_cpp import LlamaCpp
 
 
 @pytest.fixture(scope="session")
 def vocabulary() -> Vocabulary:
-    tokens, merges = train()
-    kinds = [int(TokenKind.NORMAL)] * len(tokens)
-    for text, kind in SPECIALS:
-        tokens.append(text)
-        kinds.append(int(kind))
-    while len(tokens) % 64:
-        tokens.append(f"[PAD{len(tokens)}]")
-        kinds.append(int(TokenKind.UNUSED))
-    return Vocabulary(
-        model="gpt2",
-        pre="qwen2",
-        tokens=tuple(tokens),
-        kinds=tuple(kinds),
-        merges=tuple(merges),
-        eos_id=tokens.index("<|im_end|>"),
-        pad_id=tokens.index("<|endoftext|>"),
-    )
+    return byte_level_vocabulary()
+
+
+@pytest.fixture(scope="session")
+def sentence_pieces() -> Vocabulary:
+    return sentence_piece_vocabulary()
+
+
+@pytest.fixture(scope="session")
+def gemma4() -> Vocabulary:
+    return gemma4_vocabulary()
 
 
 @pytest.fixture(scope="session")
@@ -42,16 +41,20 @@ def tokenizer(vocabulary: Vocabulary) -> Tokenizer:
 
 @pytest.fixture(scope="session")
 def llama_cpp(
-    vocabulary: Vocabulary, tmp_path_factory: pytest.TempPathFactory
+    vocabulary: Vocabulary,
+    sentence_pieces: Vocabulary,
+    gemma4: Vocabulary,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Callable[..., LlamaCpp]]:
-    """llama.cpp with the vocabulary; the arguments replace fields of it."""
+    """llama.cpp with the vocabulary of a model; the arguments replace fields of it."""
     running: dict[str, LlamaCpp] = {}
+    of = {v.model: v for v in (vocabulary, sentence_pieces, gemma4)}
 
-    def start(**changes: Any) -> LlamaCpp:
-        name = repr(changes)
+    def start(model: str = "gpt2", **changes: Any) -> LlamaCpp:
+        name = repr((model, changes))
         if name not in running:
             path = tmp_path_factory.mktemp("peer") / "vocabulary.gguf"
-            write_gguf(path, replace(vocabulary, **changes))
+            write_gguf(path, replace(of[model], **changes))
             running[name] = LlamaCpp(path)
         return running[name]
 

@@ -1,86 +1,95 @@
-"""The tokeniser gives the ids of llama.cpp, on the same vocabulary, for every pre-tokeniser."""
+"""The tokeniser gives the ids of llama.cpp on the same vocabulary, for every pre-tokeniser.
+
+Where llama.cpp is coarser than what the model's makers publish, the texts leave out what shows it;
+test_tokenizer_families.py has them.
+"""
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable
 from dataclasses import replace
-from random import Random
 from typing import Any
 
 import pytest
 
-from engine.text.pretokenize import PASSES
+from engine.text.pretokenize import PRE_TOKENIZERS
 from engine.text.prompt import RenderedPrompt
 from engine.text.tokenizer import Tokenizer
 from engine.text.vocabulary import Vocabulary
+from tests.engine.text.peer import texts
 
-NASTY = [
-    "",
-    " ",
-    "  two  spaces  ",
-    "12345678 1 12 123 1234 ½²Ⅷ٣٤٥ 3.14e-10",
-    "I'm you'RE he'Ll 'S 'sx don't'T \u2019s '\u017f",
-    "naïve cafe\u0301 e\u0301\u0323 \u0301 \u0301\u0301lone ñ Ü ß",
-    "你好，世界。日本語カタカナ、ひらがな 한국어 हिन्दी ไทย",
-    "👨\u200d👩\u200d👧 🏳️\u200d🌈 ❤️ 👍🏽 🇩🇪",
-    "a\r\nb\r\n\r\n c\n\n\n  d \n \n\t e\r",
-    "\t\tif (x) {\n\t\t\treturn a[0]; // ???\n\t}\n",
-    "trailing   ",
-    "trailing\n\n",
-    "\u00a0nbsp \u3000wide \u2028line \u200bzero \ufeffbom \x00nul \x1c\x85",
-    "<|im_start|>user\nhi<|im_end|>\n<|im_end|>extra<|im_end|>",
-    "<think>\n\n</think> x<think>",
-    '<tool_call>{"a": 1}</tool_call>',
-    "<|fim_prefix|>a<|file_sep|>b<|endoftext|",
-    "[PAD1209] <|im_<|im_start|>end|>",
-    "http://example.com/?a=1&b=[2]#c <b>x</b>",
-    "\U000f0000private\ue000 \U0010ffff",
-]
+_COARSE = ("Lu", "Ll", "Lt", "Mn", "Mc", "Me")
 
 
-def texts(seed: int, count: int) -> list[str]:
-    """NASTY and random mixtures of its pieces."""
-    rng = Random(seed)
-    pieces = [t[a : a + rng.randint(1, 6)] for t in NASTY for a in range(len(t))]
-    pieces += ["<|im_end|>", "<think>", "<|im_start|>", "\r\n", "  ", "'", "7", "é", "\u0301"]
-    return NASTY + ["".join(rng.choices(pieces, k=rng.randint(1, 12))) for _ in range(count)]
+def ascii_cases(text: str) -> str:
+    """Without the marks and the cases that llama.cpp cannot tell apart outside of ASCII."""
+    return "".join(c for c in text if c.isascii() or unicodedata.category(c) not in _COARSE)
 
 
-@pytest.mark.parametrize("pre", sorted(PASSES))
+def comparable(pre: str, text: str) -> str:
+    """`text` without what llama.cpp treats in another way than `pre` is published."""
+    if PRE_TOKENIZERS[pre].nfc:
+        text = unicodedata.normalize("NFC", text)
+    if pre == "laguna":
+        text = text.replace("\r", "")
+    return ascii_cases(text) if pre in ("gpt-4o", "minimax-m2", "tekken") else text
+
+
+@pytest.mark.parametrize("pre", sorted(PRE_TOKENIZERS))
 def test_same_ids(pre: str, vocabulary: Vocabulary, llama_cpp: Callable[..., Any]) -> None:
     ours = Tokenizer(replace(vocabulary, pre=pre))
     peer = llama_cpp(pre=pre)
-    for text in texts(seed=1, count=300):
+    for text in {comparable(pre, text): None for text in texts(seed=1, count=200)}:
         for special in (False, True):
             expected = peer.tokenize(text, special=special)
             assert ours.encode(text, special=special) == expected, (text, special)
 
 
-def test_the_expressions_differ_on_this_text_set(vocabulary: Vocabulary) -> None:
-    """Otherwise the test above would compare one expression with itself."""
-    everything = texts(seed=1, count=300)
-    seen = {}
-    for pre, expressions in PASSES.items():
-        ours = Tokenizer(replace(vocabulary, pre=pre))
-        seen[expressions] = tuple(tuple(ours.encode(t, special=True)) for t in everything)
-    assert len(set(seen.values())) == len(seen)
+def test_sentence_pieces(sentence_pieces: Vocabulary, llama_cpp: Callable[..., Any]) -> None:
+    ours = Tokenizer(sentence_pieces)
+    peer = llama_cpp("llama")
+    for text in texts(seed=3, count=400):
+        # llama.cpp puts SentencePiece's space behind every special token.
+        text = text.replace("<think>", "").replace("<|im_end|>", "")
+        assert ours.encode(text, special=False) == peer.tokenize(text, special=False), text
+        bos = ours.encode_prompt(RenderedPrompt(text))
+        assert bos == peer.tokenize(text, special=False, bos=True), text
 
 
-def test_bos_is_added_alike(vocabulary: Vocabulary, llama_cpp: Callable[..., Any]) -> None:
-    changes = dict(bos_id=vocabulary.tokens.index("<|endoftext|>"), add_bos=True)
+def test_gemma4(gemma4: Vocabulary, llama_cpp: Callable[..., Any]) -> None:
+    ours = Tokenizer(gemma4)
+    peer = llama_cpp("gemma4")
+    for text in texts(seed=4, count=400):
+        # llama.cpp finds none of these three in a text.
+        for token in ("\t\t", "<b>", "</b>"):
+            text = text.replace(token, "")
+        assert ours.encode(text, special=True) == peer.tokenize(text, special=True), text
+
+
+@pytest.mark.parametrize("add_eos", [False, True])
+def test_bos_and_eos_are_added_alike(
+    add_eos: bool, vocabulary: Vocabulary, llama_cpp: Callable[..., Any]
+) -> None:
+    changes = dict(bos_id=vocabulary.tokens.index("<|endoftext|>"), add_bos=True, add_eos=add_eos)
     ours = Tokenizer(replace(vocabulary, **changes))
     peer = llama_cpp(**changes)
     expected = peer.tokenize("a<|im_end|>b", special=True, bos=True)
     assert ours.encode_prompt(RenderedPrompt("a<|im_end|>b")) == expected
 
 
-def test_pieces_are_the_same(tokenizer: Tokenizer, llama_cpp: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("model", ["gpt2", "llama", "gemma4"])
+def test_pieces_are_the_same(
+    model: str, request: pytest.FixtureRequest, llama_cpp: Callable[..., Any]
+) -> None:
     """Token by token the same bytes; llama.cpp lists a piece that is no UTF-8 as numbers."""
+    fixture = {"gpt2": "vocabulary", "llama": "sentence_pieces", "gemma4": "gemma4"}[model]
+    ours = Tokenizer(request.getfixturevalue(fixture))
     for text in texts(seed=2, count=50):
-        reply = llama_cpp().post(
+        reply = llama_cpp(model).post(
             "/tokenize", content=text, add_special=False, parse_special=True, with_pieces=True
         )
         for token in reply["tokens"]:
             piece = token["piece"]
             raw = piece.encode() if isinstance(piece, str) else bytes(piece)
-            assert tokenizer.token_bytes(token["id"], control=True) == raw
+            assert ours.token_bytes(token["id"], control=True) == raw

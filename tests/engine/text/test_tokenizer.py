@@ -1,30 +1,20 @@
-"""Tokeniser and stream decoder: round trips, borders of control texts, and the HF library."""
+"""Tokeniser and stream decoder: round trips, borders of control texts, halves of characters."""
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import AddedToken, Regex
-from tokenizers import Tokenizer as BpeTokenizer
-from tokenizers.decoders import ByteLevel as ByteLevelDecoder
-from tokenizers.models import BPE
-from tokenizers.pre_tokenizers import ByteLevel, Sequence, Split
-from transformers import PreTrainedTokenizerFast
 
 from engine.errors import UnsupportedModelError
 from engine.text.prompt import RenderedPrompt
 from engine.text.tokenizer import StreamDecoder, Tokenizer
 from engine.text.vocabulary import TokenKind, Vocabulary
 
-# The expression as Qwen publishes it, in tokenizer.json of Qwen2 and Qwen3.
-QWEN2_REGEX = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
-    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 # Text in which control texts, their halves and ordinary words stand side by side.
 MIXED = st.lists(
@@ -39,46 +29,29 @@ def decode(tokenizer: Tokenizer, ids: list[int], **options: bool) -> str:
     return "".join(map(decoder.push, ids)) + decoder.finish()
 
 
-@pytest.fixture(scope="module")
-def reference(vocabulary: Vocabulary) -> PreTrainedTokenizerFast:
-    """The same vocabulary as transformers would load it for Qwen, without its normaliser."""
-    merges = [tuple(m.split(" ")) for m in vocabulary.merges]
-    bpe = BpeTokenizer(BPE({t: i for i, t in enumerate(vocabulary.tokens)}, merges))
-    bpe.pre_tokenizer = Sequence(
-        [
-            Split(Regex(QWEN2_REGEX), "isolated"),
-            ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
-    bpe.decoder = ByteLevelDecoder()
-    for text, kind in zip(vocabulary.tokens, vocabulary.kinds):
-        if kind in (TokenKind.CONTROL, TokenKind.USER_DEFINED):
-            token = AddedToken(text, special=kind == TokenKind.CONTROL, normalized=False)
-            bpe.add_tokens([token])
-    return PreTrainedTokenizerFast(tokenizer_object=bpe)
-
-
 @settings(max_examples=300, deadline=None)
 @given(text=MIXED)
 def test_round_trip(tokenizer: Tokenizer, text: str) -> None:
-    assert decode(tokenizer, tokenizer.encode(text, special=False)) == text
-    assert decode(tokenizer, tokenizer.encode(text, special=True), control=True) == text
+    """The published tokeniser of Qwen composes, so the text comes back composed."""
+    kept = unicodedata.normalize("NFC", text)
+    assert decode(tokenizer, tokenizer.encode(text, special=False)) == kept
+    assert decode(tokenizer, tokenizer.encode(text, special=True), control=True) == kept
 
 
-@settings(max_examples=300, deadline=None)
-@given(text=MIXED.filter(lambda t: "\u017f" not in t))  # 'ſ folds to 's in the HF expression only
-def test_same_as_transformers(
-    tokenizer: Tokenizer, reference: PreTrainedTokenizerFast, text: str
-) -> None:
-    expected = reference.encode(text, add_special_tokens=False)
-    assert tokenizer.encode(text, special=True) == expected
-    assert decode(tokenizer, expected, control=True) == reference.decode(
-        expected, clean_up_tokenization_spaces=False
-    )
+def test_composing_belongs_to_the_pre_tokeniser(vocabulary: Vocabulary) -> None:
+    for pre, composes in [("qwen2", True), ("qwen35", True), ("olmo", True), ("gpt-2", False)]:
+        ours = Tokenizer(replace(vocabulary, pre=pre))
+        same = ours.encode("e\u0301", special=False) == ours.encode("é", special=False)
+        assert same is composes
 
 
-def test_no_normalisation(tokenizer: Tokenizer) -> None:
-    assert tokenizer.encode("e\u0301", special=False) != tokenizer.encode("é", special=False)
+def test_composing_makes_no_control_token(vocabulary: Vocabulary) -> None:
+    """Laguna's EOS is written with U+3008, which is what U+2329 composes to."""
+    tokens = [*vocabulary.tokens[:-1], "\u3008|EOS|\u3009"]
+    kinds = [*vocabulary.kinds[:-1], int(TokenKind.CONTROL)]
+    ours = Tokenizer(replace(vocabulary, tokens=tokens, kinds=kinds))
+    for text in ("\u3008|EOS|\u3009", "\u2329|EOS|\u232a"):
+        assert not ours.control_ids.intersection(ours.encode(text, special=False))
 
 
 @settings(max_examples=200, deadline=None)
@@ -129,12 +102,15 @@ def test_bos(tokenizer: Tokenizer, vocabulary: Vocabulary) -> None:
     assert adding.encode_prompt(RenderedPrompt("<|im_start|>a")) == [bos, *plain]
     assert adding.encode_prompt(RenderedPrompt("")) == [bos]
     assert adding.encode("a", special=True) == plain
+    both = Tokenizer(replace(vocabulary, bos_id=bos, add_bos=True, add_eos=True))
+    assert both.encode_prompt(RenderedPrompt("a")) == [bos, *plain, vocabulary.eos_id]
+    assert both.encode_prompt(RenderedPrompt("a<|im_end|>")) == [bos, *plain, vocabulary.eos_id]
     assert tokenizer.encode_prompt(RenderedPrompt("a")) == plain
 
 
 def test_unknown_pre_tokeniser(vocabulary: Vocabulary) -> None:
-    with pytest.raises(UnsupportedModelError, match=r"pre is 'tekken', supported are .*qwen2"):
-        Tokenizer(replace(vocabulary, pre="tekken"))
+    with pytest.raises(UnsupportedModelError, match=r"pre is 'falcon', supported are .*qwen2"):
+        Tokenizer(replace(vocabulary, pre="falcon"))
 
 
 @pytest.fixture(scope="module")
@@ -193,4 +169,32 @@ def test_a_normal_token_outside_the_byte_alphabet(vocabulary: Vocabulary) -> Non
 def test_the_least_number_of_tokens_is_a_lower_bound(tokenizer: Tokenizer) -> None:
     for text in ("", "a", "the quick brown fox's " * 50, "日本語 🙂" * 20, " " * 300):
         assert tokenizer.least_tokens(text) <= len(tokenizer.encode(text, special=True))
-    assert tokenizer.least_tokens("x" * 100_000) > 500
+    assert tokenizer.least_tokens("x" * 100_000) > 200
+    # Nothing shrinks more than this when it is composed.
+    assert len(unicodedata.normalize("NFC", "ω\u0314\u0342\u0345")) == 1
+
+
+def test_a_token_that_steers_is_never_merged_to(vocabulary: Vocabulary) -> None:
+    """Not by a merge in the file, nor as a piece that is a token as it stands."""
+    word = vocabulary.merges[-1].replace(" ", "")
+    at = vocabulary.tokens.index(word)
+    kinds = list(vocabulary.kinds)
+    kinds[at] = int(TokenKind.CONTROL)
+    for pre in ("qwen2", "llama-bpe"):
+        plain = Tokenizer(replace(vocabulary, pre=pre))
+        text = plain.token_bytes(at).decode()
+        assert plain.encode(text, special=False) == [at]
+        ours = Tokenizer(replace(vocabulary, kinds=kinds, pre=pre))
+        assert at not in ours.encode(text, special=False)
+        assert decode(ours, ours.encode(text, special=False)) == text
+
+
+@pytest.mark.parametrize("text", ["<|turn>user", "<|channel>thought<channel|>", '<|"|>', "<unk>"])
+def test_marks_of_gemma4_are_not_read_from_plain_text(gemma4: Vocabulary, text: str) -> None:
+    ours = Tokenizer(gemma4)
+    assert not ours.control_ids.intersection(ours.encode(text, special=False))
+    read = RenderedPrompt("\U000f0000<|turn>", {"\U000f0000": text})
+    assert [i for i in ours.encode_prompt(read) if i in ours.control_ids] == [
+        ours.bos_id,
+        gemma4.tokens.index("<|turn>"),
+    ]

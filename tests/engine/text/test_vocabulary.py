@@ -87,8 +87,50 @@ def test_missing_keys(key: str) -> None:
 
 
 def test_other_tokenisers() -> None:
-    with pytest.raises(UnsupportedModelError, match="model is 'llama', supported is 'gpt2'"):
-        read_vocabulary(keys(make(), model="llama"))
+    supported = r"model is 't5', supported are 'gpt2' \(.*'llama' \(SentencePiece\), 'gemma4'"
+    with pytest.raises(UnsupportedModelError, match=supported):
+        read_vocabulary(keys(make(), model="t5"))
+    with pytest.raises(UnsupportedModelError, match=r"pre is 'falcon', supported are chatglm-bpe,"):
+        read_vocabulary(keys(make(), pre="falcon"))
+
+
+@pytest.mark.parametrize(
+    ("pre", "adds"),
+    [("qwen2", False), ("gpt-4o", False), ("glm4", False), ("olmo", False), ("deepseek-v3", False)]
+    + [("llama-bpe", True), ("llama3", True), ("tekken", True)],
+)
+def test_bos_by_family_unless_the_file_says(pre: str, adds: bool) -> None:
+    vocabulary = make(["<s>"], [3])
+    assert read_vocabulary(keys(vocabulary, pre=pre, bos_token_id=258)).add_bos is adds
+    for said in (False, True):
+        changes = dict(pre=pre, bos_token_id=258, add_bos_token=said)
+        assert read_vocabulary(keys(vocabulary, **changes)).add_bos is said
+    assert not read_vocabulary(keys(vocabulary, pre=pre)).add_bos  # there is none to add
+
+
+def test_reading_sentence_pieces(sentence_pieces: Vocabulary, tmp_path: Path) -> None:
+    write_gguf(tmp_path / "m.gguf", sentence_pieces)
+    with open_gguf(tmp_path / "m.gguf") as file:
+        read = read_vocabulary(file)
+    assert replace(read, kinds=tuple(read.kinds), scores=tuple(read.scores)) == sentence_pieces
+
+
+def test_what_sentence_pieces_have_without_being_told(sentence_pieces: Vocabulary) -> None:
+    scores = np.array(sentence_pieces.scores, np.float32)
+    told = keys(sentence_pieces, pre=None, merges=None, eos_token_id=None, scores=scores)
+    read = read_vocabulary(told)
+    assert (read.bos_id, read.eos_id, read.add_bos, read.space_prefix) == (1, 2, True, True)
+    said = dict(scores=scores, add_space_prefix=False, add_bos_token=False)
+    read = read_vocabulary(keys(sentence_pieces, pre=None, merges=None, **said))
+    assert (read.add_bos, read.space_prefix) == (False, False)
+
+
+def test_reading_gemma4(gemma4: Vocabulary, tmp_path: Path) -> None:
+    write_gguf(tmp_path / "m.gguf", replace(gemma4, add_bos=False))
+    with open_gguf(tmp_path / "m.gguf") as file:
+        read = read_vocabulary(file)
+    # Files that say it has no BOS are wrong.
+    assert replace(read, kinds=tuple(read.kinds)) == gemma4
 
 
 @pytest.mark.parametrize(
@@ -101,6 +143,10 @@ def test_other_tokenisers() -> None:
         (dict(bos_id=-1), "bos_token_id is -1, expected 0 to 257"),
         (dict(pad_id=1000), "padding_token_id is 1000, expected 0 to 257"),
         (dict(add_bos=True), "bos_token_id is missing, expected an id"),
+        (dict(add_eos=True), "add_eos_token is true but .*eos_token_id is missing"),
+        (dict(fim_ends={"pad": 300}), "fim_pad_token_id is 300, expected 0 to 257"),
+        (dict(model="llama", scores=[0.0]), "scores has 1 elements, expected 258, one per token"),
+        (dict(model="llama", scores=[0.0] * 258), "lacks 243 single bytes, the first is 0x00"),
         (dict(tokens=[*BYTES, "th", "t"]), r"tokens\[257\] is 't', the same text as token 83"),
         (dict(merges=[]), "merges is empty, expected at least one pair of tokens"),
         (dict(merges=["t h", "t x"]), r"merges\[1\] is 't x', expected two tokens that make"),
@@ -153,8 +199,54 @@ def test_a_word_that_looks_like_an_end_is_a_word() -> None:
 
 def test_gpt_oss_goes_on_after_end() -> None:
     assert ends(make(["<|end|>"], [3])) == {"<|end|>"}
-    assert ends(make(["<|end|>", "<|return|>", "<|call|>"], [3] * 3)) == {"<|return|>", "<|call|>"}
+    vocabulary = make(["<|end|>", "<|return|>", "<|call|>"], [3] * 3)
+    assert ends(vocabulary) == {"<|return|>", "<|call|>"}
+    assert {vocabulary.tokens[i] for i in vocabulary.control_ids()} > {"<|end|>"}
 
 
-def test_gemma_has_an_html_tag_as_text() -> None:
-    assert ends(make(["</s>", "<|tool_response>"], [3, 3])) == {"<|tool_response>"}
+def test_gemma_has_an_html_tag_as_text(gemma4: Vocabulary) -> None:
+    tag = gemma4.tokens.index("</s>")
+    assert tag not in gemma4.end_ids() | gemma4.control_ids()
+    assert ends(gemma4) == {"<eos>", "<turn|>", "<|tool_response>"}
+
+
+def test_tokens_of_gemma4_that_no_merge_makes(gemma4: Vocabulary) -> None:
+    found = {gemma4.tokens[i] for i in gemma4.found_whole()}
+    assert {"\n\n", "\n\n\n", "\t\t", "<b>", "</b>", "</s>"} <= found
+    assert not any(text.replace("\u2581", "").isalnum() for text in found)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "named", "expected"),
+    [
+        (["<|endoftext|>", "<|im_end|>", "<|fim_pad|>", "<|repo_name|>"], {}, ...),
+        (["<|file_sep|>", "<|fim_middle|>", "<|im_start|>"], {}, ["<|file_sep|>"]),
+        (["〈|EOS|〉", "</assistant>", "<assistant>"], dict(eos=0), ["〈|EOS|〉", "</assistant>"]),
+        (["<|endoftext|>", "<|return|>", "<|end|>", "<|call|>", "<|start|>"], dict(eos=1),
+         ["<|endoftext|>", "<|return|>", "<|call|>"]),
+        (["<|endoftext|>", "<|user|>", "<|observation|>", "<sop>"], dict(eos=0, eot=1, eom=2),
+         ["<|endoftext|>", "<|user|>", "<|observation|>"]),
+        (["<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>"], dict(eos=1),
+         ["<｜end▁of▁sentence｜>"]),
+        (["<|end_of_text|>", "<fim_prefix>", "<reponame>", "<|start_of_role|>"], dict(eos=0),
+         ["<|end_of_text|>", "<reponame>"]),
+        (["]~!b[", "]~b]", "[e~["], dict(eos=2), ["[e~["]),
+        (["<|begin_of_text|>", "<|eot_id|>", "<|eom_id|>", "<|start_header_id|>"], dict(eos=1),
+         ["<|eot_id|>", "<|eom_id|>"]),
+        (["<s>", "</s>", "[INST]", "[SEP]"], dict(eos=1, fim_sep=3), ["</s>", "[SEP]"]),
+    ],
+    ids=["qwen", "qwen-fim", "laguna", "gpt-oss", "glm", "deepseek", "granite", "minimax",
+         "llama", "tekken"],
+)  # fmt: skip
+def test_ends_by_family(tokens: list[str], named: dict[str, int], expected: Any) -> None:
+    vocabulary = make(tokens, [3] * len(tokens))
+    named = {f"{name}_token_id": 258 + at for name, at in named.items()}
+    read = read_vocabulary(keys(vocabulary, **{"eos_token_id": None, **named}))
+    assert ends(read) == set(tokens if expected is ... else expected)
+
+
+def test_fim_tokens_are_control_tokens_and_no_ends() -> None:
+    for text in ("<|fim_prefix|>", "<fim_suffix>", "<|code_middle|>", "▁<PRE>"):
+        vocabulary = make([text], [1])
+        assert vocabulary.control_ids() == {258}
+        assert not vocabulary.end_ids()
