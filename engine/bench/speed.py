@@ -54,6 +54,7 @@ def bench(settings: EngineSettings, work: Workload, as_json: bool, timeline: str
         depth = np.random.default_rng(0).integers(0, engine.plan.vocab, work.depth).tolist()
         for _ in engine.session.read(depth):
             pass
+        engine.session.model.state.keep()  # every run goes back to here
         runs = [_run(engine, work, depth, seed) for seed in range(work.repeat)]
         result = _report(engine, load_s, runs)
         if timeline:
@@ -89,7 +90,7 @@ def _run(engine: Engine, work: Workload, depth: list[int], seed: int) -> _Run:
     session, vocab = engine.session, engine.plan.vocab
     rng = np.random.default_rng(seed + 1)
     prompt = depth + rng.integers(0, vocab, work.prompt_tokens).tolist()
-    del session.tokens[work.depth :]
+    session.begin(prompt)
     start = time.perf_counter()
     for _ in session.read(prompt):
         pass
@@ -123,7 +124,7 @@ def _report(engine: Engine, load_s: float, runs: list[_Run]) -> dict[str, object
         "residency_bias": engine.info.residency_bias,
         "budget_bytes": status.budget,
         "resident_bytes": resident,
-        "resident_fraction": round(resident / status.expert_bytes, 4),
+        "resident_fraction": round(resident / (status.expert_bytes or 1), 4),
         "prefill_tok_s": [round(r.prefill_tok_s, 2) for r in runs],
         "decode_tok_s": [round(r.decode_tok_s, 2) for r in runs if r.decode_tok_s is not None],
         "ttft_s": [round(r.ttft_s, 4) for r in runs],

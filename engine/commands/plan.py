@@ -19,11 +19,11 @@ def show_plan(settings: EngineSettings, as_json: bool) -> int:
         plan = build_plan(file)
     reading = read_memory()
     memory = plan_for(plan, settings, reading)
-    experts = sum(layer.experts.count for layer in plan.layers)
-    fit = memory.arena * experts // memory.arena_full
+    experts = sum(x.count for x in plan.expert_layers.values())
+    fit = memory.slots(experts)
     rows = {
         "dense weights": memory.dense,
-        f"keys and values, {memory.context:,} tokens": memory.kv,
+        f"context of {memory.context:,} tokens": memory.kv,
         "scratch and staging": memory.scratch,
         f"arena, {fit:,} of {experts:,} experts": memory.arena,
         "budget": memory.budget,

@@ -1,9 +1,10 @@
-"""Write a large synthetic Qwen3 MoE file: real geometry, random valid blocks, noise for answers.
+"""Write a large synthetic model file: real geometry, random valid blocks, noise for answers.
 
 For measuring speed, memory and residency where no real model can be downloaded:
 
     python -m tests.builders.synthetic out.gguf --layers 6 --mix q4_k_m
     python -m tests.builders.synthetic out.gguf --layers 6 --expert-type iq2_xs --vocab 32768
+    python -m tests.builders.synthetic out.gguf --layers 8 --family qwen35moe
 
 llama.cpp loads the file too. Activations stay finite at any depth: matrices keep the size of what
 they read. Routing is close to even, unlike that of a trained model.
@@ -24,12 +25,16 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.gguf.formats import F32, Format
+from engine.gguf.reader import open_gguf
 from tests.builders.blocks import FLOATS, format_named, random_raw
-from tests.builders.qwen3moe_file import (
+from tests.builders.model_file import (
+    QWEN3_NEXT,
+    QWEN35_35B,
     Geometry,
     add_geometry,
     fitting_format,
     is_float_tensor,
+    is_norm,
     mixed_format,
     tensor_shapes,
 )
@@ -52,7 +57,7 @@ def tensor_format(
     if is_float_tensor(name):
         return F32
     if experts is None or "_exps" not in name:
-        experts = mixed_format(name, mix, g.layers, g.tied)
+        experts = mixed_format(name, mix, g)
     return fitting_format(experts, shape[-1])
 
 
@@ -108,27 +113,22 @@ def synthetic_vocabulary(size: int) -> TinyVocabulary:
     return TinyVocabulary(tokens, kinds, merges)
 
 
-def write_synthetic(
-    path: Path,
-    geometry: Geometry,
-    mix: str = "q4_k_m",
-    seed: int = 0,
-    experts: Format | None = None,
-) -> int:
-    """Write the file tensor by tensor (memory: about 100 MB); returns its size in bytes.
+def write_header(
+    path: Path, geometry: Geometry, mix: str = "q4_k_m", experts: Format | None = None
+) -> dict[str, Format]:
+    """Write all but the data: a file of the right size that is nearly all hole, so that sizes can
+    be planned for a model of any size. Gives the formats of the tensors.
 
     `experts` is the format of the experts, if it is not that of the mix.
     """
-    rng = np.random.default_rng(seed)
-    writer = gguf.GGUFWriter(path, "qwen3moe")
+    writer = gguf.GGUFWriter(path, geometry.arch)
     add_geometry(writer, geometry, f"synthetic {geometry.layers} layers {mix}")
     add_tokenizer(writer, synthetic_vocabulary(geometry.vocab))
-    shapes = tensor_shapes(geometry)
-    formats = {
-        name: tensor_format(name, shape, geometry, mix, experts) for name, shape in shapes.items()
-    }
-    for name, shape in shapes.items():
+    formats, size = {}, 0
+    for name, shape in tensor_shapes(geometry).items():
+        formats[name] = tensor_format(name, shape, geometry, mix, experts)
         nbytes = formats[name].row_bytes(math.prod(shape))
+        size += -size % gguf.GGUF_DEFAULT_ALIGNMENT + nbytes
         # The package does not know every format: by this dtype it takes the shape as it is.
         number: Any = formats[name].id
         writer.add_tensor_info(name, shape, np.dtype(np.float32), nbytes, raw_dtype=number)
@@ -136,14 +136,31 @@ def write_synthetic(
     writer.write_kv_data_to_file()
     writer.write_ti_data_to_file()
     writer.close()
-    pool = _Pool(rng)
     with path.open("r+b") as file:
-        file.seek(0, 2)
-        for name, shape in shapes.items():
-            file.write(bytes(-file.tell() % gguf.GGUF_DEFAULT_ALIGNMENT))
+        start = file.seek(0, 2)
+        file.truncate(start + -start % gguf.GGUF_DEFAULT_ALIGNMENT + size)
+    return formats
+
+
+def write_synthetic(
+    path: Path,
+    geometry: Geometry,
+    mix: str = "q4_k_m",
+    seed: int = 0,
+    experts: Format | None = None,
+) -> int:
+    """Write the file tensor by tensor (memory: about 100 MB); returns its size in bytes."""
+    rng = np.random.default_rng(seed)
+    formats = write_header(path, geometry, mix, experts)
+    pool = _Pool(rng)
+    with open_gguf(path) as header:
+        places = {name: tensor.offset for name, tensor in header.tensors.items()}
+    with path.open("r+b") as file:
+        for name, shape in tensor_shapes(geometry).items():
+            file.seek(places[name])
             for part in _tensor_parts(pool, rng, name, formats[name], shape):
                 file.write(part)
-        return file.tell()
+        return file.seek(0, 2)
 
 
 def _tensor_parts(
@@ -153,7 +170,9 @@ def _tensor_parts(
     format_: Format,
     shape: tuple[int, ...],
 ) -> Iterator[bytes]:
-    if name.endswith("_norm.weight"):
+    if name.endswith("ssm_a"):  # how fast a head forgets: from slowly to at once
+        yield (-np.exp(rng.uniform(-4, 1, shape))).astype(np.float32).tobytes()
+    elif is_norm(name):
         yield (1 + 0.1 * rng.standard_normal(shape)).astype(np.float32).tobytes()
     elif len(shape) == 3 and format_ not in FLOATS:
         yield from pool.slabs(format_, shape)
@@ -165,10 +184,13 @@ def _tensor_parts(
             yield raw.tobytes()
 
 
+FAMILIES = {g.arch: g for g in (Geometry(), QWEN35_35B, QWEN3_NEXT)}
+
+
 def main() -> None:
-    full = Geometry()
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("out", type=Path)
+    parser.add_argument("--family", choices=sorted(FAMILIES), default="qwen3moe")
     parser.add_argument("--mix", default="q4_k_m", help="q4_k_m, or one format: q4_k, f16 ...")
     parser.add_argument("--expert-type", type=format_named, help="the format of the experts")
     parser.add_argument("--seed", type=int, default=0)
@@ -176,12 +198,13 @@ def main() -> None:
              "context")  # fmt: skip
     for name in names:
         flag = "--" + name.replace("_", "-")
-        parser.add_argument(flag, type=int, default=getattr(full, name), metavar="N")
+        parser.add_argument(flag, type=int, metavar="N", help="else that of the family")
     parser.add_argument("--tied", action="store_true", help="no output matrix of its own")
     args = parser.parse_args()
-    if args.vocab < LEAST_VOCABULARY:
+    given = {name: value for name in names if (value := getattr(args, name)) is not None}
+    geometry = replace(FAMILIES[args.family], tied=args.tied, **given)
+    if geometry.vocab < LEAST_VOCABULARY:
         parser.error(f"--vocab must be at least {LEAST_VOCABULARY}")
-    geometry = replace(full, tied=args.tied, **{name: getattr(args, name) for name in names})
     start = time.perf_counter()
     size = write_synthetic(args.out, geometry, args.mix, args.seed, args.expert_type)
     print(f"{args.out}: {size / 1e9:.2f} GB in {time.perf_counter() - start:.1f} s")
