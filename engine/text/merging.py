@@ -8,7 +8,7 @@ of what they have no token for.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 from tokenizers import Regex
 from tokenizers import Tokenizer as BpeTokenizer
@@ -19,7 +19,7 @@ from tokenizers.pre_tokenizers import Sequence as PreTokenizers
 from tokenizers.pre_tokenizers import Split as SplitAt
 
 from engine.errors import ModelPlanError
-from engine.text.pretokenize import GEMMA4, Split, pre_tokenizer
+from engine.text.pretokenize import pre_tokenizer
 from engine.text.vocabulary import TokenKind, Vocabulary
 
 _MERGES = "tokenizer.ggml.merges"
@@ -62,26 +62,25 @@ def build_bpe(vocabulary: Vocabulary, control_ids: frozenset[int]) -> BpeTokeniz
     Raises UnsupportedModelError for an unknown pre-tokeniser, ModelPlanError for merges that do not
     fit the tokens.
     """
-    ids = {text: i for i, text in enumerate(vocabulary.tokens) if i not in control_ids}
+    row = pre_tokenizer(vocabulary.model, vocabulary.pre)
+    steps: list[PreTokenizer] = [SplitAt(Regex(s.pattern), s.behavior) for s in row.splits]
+    letters = {byte: f"<0x{byte:02X}>" for byte in range(256)}
     if vocabulary.model == "gpt2":
+        steps.append(ByteLevel(add_prefix_space=False, use_regex=False))
         letters = {byte: chr(point) for point, byte in _ALPHABET.items()}
-        row = pre_tokenizer(vocabulary.pre)
-        last: list[PreTokenizer] = [ByteLevel(add_prefix_space=False, use_regex=False)]
-    else:
-        letters = {byte: f"<0x{byte:02X}>" for byte in range(256)}
-        row, last = GEMMA4, []
+    ids = dict(zip(vocabulary.tokens, range(len(vocabulary.tokens))))
+    control = {vocabulary.tokens[i] for i in control_ids}
+    for text in control | {""}:
+        ids.pop(text, None)
     _check_bytes(ids, letters)
-    splits: Sequence[Split] = row.splits
     if vocabulary.model == "llama":
-        pairs, splits = _pairs_by_score(vocabulary, ids), ()
+        pairs = _pairs_by_score(vocabulary, ids)
     else:
-        pairs = _pairs(vocabulary.merges, ids, {vocabulary.tokens[i] for i in control_ids})
+        pairs = _pairs(vocabulary.merges, ids, control)
     bpe = BpeTokenizer(
         BPE(ids, pairs, ignore_merges=row.whole, byte_fallback=vocabulary.model != "gpt2")
     )
-    bpe.pre_tokenizer = PreTokenizers(
-        [*(SplitAt(Regex(s.pattern), s.behavior) for s in splits), *last]
-    )
+    bpe.pre_tokenizer = PreTokenizers(steps)
     if row.nfc:
         bpe.normalizer = NFC()
     return bpe
@@ -97,23 +96,25 @@ def _check_bytes(ids: Mapping[str, int], letters: Mapping[int, str]) -> None:
 
 
 def _pairs(
-    merges: Sequence[str], ids: Mapping[str, int], control_texts: Iterable[str]
+    merges: Sequence[str], ids: Mapping[str, int], control: Set[str]
 ) -> list[tuple[str, str]]:
-    """The merges as pairs of known tokens: the BPE library aborts on unknown ones."""
+    """The merges as pairs of known tokens, those left out that need or make a control token.
+
+    The BPE library aborts on unknown ones.
+    """
     if not merges:
         raise ModelPlanError(f"{_MERGES} is empty, expected at least one pair of tokens")
+    if len(set(merges)) != len(merges):
+        raise ModelPlanError(f"{_MERGES} has a pair twice, expected {len(merges)} different pairs")
     pairs: list[tuple[str, str]] = []
-    control = set(control_texts)
     for index, merge in enumerate(merges):
-        left, space, right = merge.partition(" ")
-        if space and left in ids and right in ids and left + right in ids:
+        left, _, right = merge.partition(" ")
+        if left in ids and right in ids and left + right in ids:
             pairs.append((left, right))
-        elif not control.intersection((left, right, left + right)):
+        elif not control & {left, right, left + right}:
             raise ModelPlanError(
                 f"{_MERGES}[{index}] is {merge!r}, expected two tokens that make a third"
             )
-    if len(set(merges)) != len(merges):
-        raise ModelPlanError(f"{_MERGES} has a pair twice, expected {len(merges)} different pairs")
     return pairs
 
 

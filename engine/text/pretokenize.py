@@ -131,15 +131,20 @@ PRE_TOKENIZERS: dict[str, PreTokenizer] = {
     "deepseek-v3": PreTokenizer(_DEEPSEEK_V3),
 }
 
-# Gemma 4 merges across words; its newline tokens stand for themselves.
-GEMMA4 = PreTokenizer((Split(r"\n+"),))
+# Models of the tokeniser that need no name: both merge across words, Gemma 4 not across lines.
+_NAMELESS = {
+    "llama": PreTokenizer((), adds_bos=True),
+    "gemma4": PreTokenizer((Split(r"\n+"),), adds_bos=True),
+}
 
 
-def pre_tokenizer(pre: str) -> PreTokenizer:
-    """The row of the pre-tokeniser `pre`. Raises UnsupportedModelError.
+def pre_tokenizer(model: str, pre: str) -> PreTokenizer:
+    """The row of the values of `tokenizer.ggml.model` and `.pre`. Raises UnsupportedModelError.
 
     Guessing another row for an unknown name would run, and make the model quietly worse.
     """
+    if model in _NAMELESS:
+        return _NAMELESS[model]
     try:
         return PRE_TOKENIZERS[pre]
     except KeyError:

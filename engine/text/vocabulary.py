@@ -175,7 +175,7 @@ class Vocabulary:
         Qwen's vocabulary has the word `</s>` of HTML: ending a generation there, as llama.cpp does,
         would cut answers about HTML short.
         """
-        found = {text: i for i, text in enumerate(self.tokens) if text in texts}
+        found = {text: self.tokens.index(text) for text in texts.intersection(self.tokens)}
         if any(self.kinds[i] == TokenKind.NORMAL for i in found.values()):
             sizes = {len(text) + 1 for text in found}
             words = {m.replace(" ", "", 1) for m in self.merges if len(m) in sizes}
@@ -210,7 +210,7 @@ def read_vocabulary(file: TypedMetadata) -> Vocabulary:
         return file.get_int(key) if file.has(key) else default
 
     bos_id = token_id("bos", 1 if pieces else None)
-    adds_bos = (model != "gpt2" or pre_tokenizer(pre).adds_bos) and bos_id is not None
+    adds_bos = pre_tokenizer(model, pre).adds_bos and bos_id is not None
     fim_ends = {name: token_id(f"fim_{name}") for name in ("pad", "rep", "sep")}
     return Vocabulary(
         model=model,

@@ -152,6 +152,7 @@ def test_reading_gemma4(gemma4: Vocabulary, tmp_path: Path) -> None:
         (dict(merges=["t h", "t x"]), r"merges\[1\] is 't x', expected two tokens that make"),
         (dict(merges=["t hx"]), r"merges\[0\] is 't hx'"),
         (dict(merges=["th"]), r"merges\[0\] is 'th', expected two"),
+        (dict(tokens=[*BYTES, "th", ""], merges=["th "]), r"merges\[0\] is 'th ', expected two"),
         (dict(merges=["t h e"]), r"merges\[0\] is 't h e', expected two"),
         (dict(merges=["t h", "t h"]), "merges has a pair twice, expected 2 different pairs"),
     ],
