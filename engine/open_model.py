@@ -301,13 +301,13 @@ def _open_template(
 def _open_recorder(plan: ModelPlan, settings: EngineSettings) -> RoutingRecorder | None:
     if not settings.record_routing:
         return None
-    experts = [layer.experts for layer in plan.layers]
+    experts = list(plan.expert_layers.values())
     return RoutingRecorder(
         settings.record_routing,
         plan.name,
-        max(x.count for x in experts),
+        plan.most_experts,
         [x.expert_bytes for x in experts],
-        max(x.used for x in experts),
+        plan.most_used,
     )
 
 
@@ -319,8 +319,8 @@ def _describe(plan: ModelPlan, path: str, memory: MemoryPlan, residency_bias: fl
         path=path,
         context=memory.context,
         layers=len(plan.layers),
-        experts=max(layer.experts.count for layer in plan.layers),
-        experts_used=max(layer.experts.used for layer in plan.layers),
+        experts=plan.most_experts,
+        experts_used=plan.most_used,
         expert_bytes=memory.arena_full,
         dense_bytes=memory.dense,
         residency_bias=residency_bias,

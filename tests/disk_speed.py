@@ -34,7 +34,7 @@ class RandomExperts:
     """Reads of random experts to their places in a slot, or `off` bytes beside them."""
 
     def __init__(self, plan: ModelPlan, off: int) -> None:
-        self._layers = [(x.experts, slot_layout(x.experts)) for x in plan.layers]
+        self._layers = [(x, slot_layout(x)) for x in plan.expert_layers.values()]
         self._off, self._random = off, random.Random(1)
 
     def draw(self, slot: Slot) -> list[Read]:
@@ -49,7 +49,7 @@ class RandomExperts:
 
 def mean_request(plan: ModelPlan) -> int:
     """Bytes of a request of the engine, on average."""
-    stacks = [ref for x in plan.layers for ref in (x.experts.gate, x.experts.up, x.experts.down)]
+    stacks = [ref for x in plan.expert_layers.values() for ref in (x.gate, x.up, x.down)]
     sizes = [ref.nbytes // ref.shape[0] for ref in stacks]
     return sum(sizes) // sum(-(-n // REQUEST_BYTES) for n in sizes)
 

@@ -123,14 +123,15 @@ def _costs(question: Question, trace: Trace) -> _Costs:
     if question.model:
         with open_gguf(question.model) as file:
             plan = build_plan(file)
-        counts = [layer.experts.count for layer in plan.layers]
+        counts = [x.count for x in plan.expert_layers.values()]
+        most = plan.most_experts
         if counts != [trace.experts] * layers:
             raise SettingError(
-                f"--model {question.model} has {len(counts)} layers of up to {max(counts)} experts "
+                f"--model {question.model} has {len(counts)} layers of up to {most} experts "
                 f"and the trace {layers} of {trace.experts}",
                 "Give the model that was recorded",
             )
-        of_layer = np.array([layer.experts.expert_bytes for layer in plan.layers])
+        of_layer = np.array([x.expert_bytes for x in plan.expert_layers.values()])
         dense = sum(ref.nbytes for ref in plan.dense_tensors)
     known = of_layer is not None
     of_layer = np.ones(layers, np.int64) if of_layer is None else of_layer

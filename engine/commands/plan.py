@@ -19,7 +19,7 @@ def show_plan(settings: EngineSettings, as_json: bool) -> int:
         plan = build_plan(file)
     reading = read_memory()
     memory = plan_for(plan, settings, reading)
-    experts = sum(layer.experts.count for layer in plan.layers)
+    experts = sum(x.count for x in plan.expert_layers.values())
     fit = memory.arena * experts // memory.arena_full
     rows = {
         "dense weights": memory.dense,

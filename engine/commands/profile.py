@@ -87,7 +87,7 @@ def export_profile(settings: EngineSettings, target: str, as_json: bool) -> int:
     if path.suffix == ".json":
         text = to_json(saved)
     elif path.suffix == ".csv":
-        text = to_csv(saved.counts, _used(plan))
+        text = to_csv(saved.counts, plan.most_used)
     else:
         raise ProfileError(
             f"{target} ends in neither .json nor .csv", "Name the file by the format to write"
@@ -146,10 +146,6 @@ def _plan(settings: EngineSettings) -> ModelPlan:
         return build_plan(file)
 
 
-def _used(plan: ModelPlan) -> int:
-    return max(layer.experts.used for layer in plan.layers)
-
-
 def _path(plan: ModelPlan, settings: EngineSettings) -> Path:
     return profile_path(profile_folder(settings.profile_dir), plan.fingerprint, settings.profile)
 
@@ -176,7 +172,7 @@ def _import(path: Path, plan: ModelPlan) -> tuple[RoutingCounts, str]:
         if path.stat().st_size > MOST_BYTES:
             raise ProfileError(f"{path} has {path.stat().st_size:,} bytes: it is no profile")
         if path.suffix == ".csv":
-            return from_csv(path.read_text(encoding="utf-8"), _used(plan)), ""
+            return from_csv(path.read_text(encoding="utf-8"), plan.most_used), ""
         saved = read_profile(path)
     except (OSError, UnicodeDecodeError) as error:
         raise ProfileError(f"{path} cannot be read: {error}") from error

@@ -33,6 +33,10 @@ _EXP_POLY = [
         "0x1p-1",
     )
 ]
+_LOG1P_POLY = [
+    _F(float.fromhex(c))
+    for c in ("0x1.2055eep-3", "0x1.1e5cfcp-3", "0x1.99da14p-3", "0x1.5554e2p-2", "0x1p+0")
+]
 
 
 def _tree(lanes: Floats) -> Floats:
@@ -69,6 +73,20 @@ def exp(x: Floats) -> Floats:
 
 def silu(x: Floats) -> Floats:
     return x / (_F(1) + exp(-x))
+
+
+def sigmoid(x: Floats) -> Floats:
+    return _F(1) / (_F(1) + exp(-x))
+
+
+def softplus(x: Floats) -> Floats:
+    t = exp(np.where(x > _F(0), -x, x))
+    s = t / (t + _F(2))
+    g = np.full_like(s, _LOG1P_POLY[0])
+    for c in _LOG1P_POLY[1:]:
+        g = g * (s * s) + c
+    out: Floats = np.where(x < _F(0), _F(0), x) + (s + s) * g
+    return out
 
 
 def quantise(x: Floats, block: int) -> tuple[Ints, Floats]:
@@ -183,3 +201,18 @@ def combine(y: Floats, weights: Floats, out: Floats) -> None:
     for s in range(1, y.shape[1]):
         c = c + weights[:, s, None] * y[:, s]
     out += c
+
+
+def swiglu(gate: Floats, up: Floats) -> Floats:
+    with np.errstate(all="ignore"):
+        return silu(gate) * up
+
+
+def sigmoid_gate(x: Floats, gate: Floats) -> Floats:
+    with np.errstate(all="ignore"):
+        return x * sigmoid(gate)
+
+
+def delta_gates(decay: Floats, beta: Floats, rate: Floats, bias: Floats) -> tuple[Floats, Floats]:
+    with np.errstate(all="ignore"):
+        return rate * softplus(decay + bias), sigmoid(beta)

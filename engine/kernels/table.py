@@ -212,6 +212,19 @@ class Operations:
         """a += b."""
         self._calls.add(a, b)
 
+    def swiglu(self, gate: Floats, up: Floats) -> None:
+        """gate = SiLU(gate) * up, value by value."""
+        self._calls.swiglu(gate, up)
+
+    def sigmoid_gate(self, x: Floats, gate: Floats) -> None:
+        """x[n, cols] *= sigmoid(gate), gate[n, cols], or [n, 1] for all columns of a row."""
+        self._calls.sigmoid_gate(x, gate)
+
+    def delta_gates(self, decay: Floats, beta: Floats, rate: Floats, bias: Floats) -> None:
+        """decay[n, heads] = rate[heads] * softplus(decay + bias[heads]): the g of `delta_net`;
+        beta[n, heads] = sigmoid(beta)."""
+        self._calls.delta_gates(decay, beta, rate, bias)
+
     def embed(self, w: Matrix, ids: NDArray[np.int32], out: Floats) -> None:
         """out[n, cols] = rows ids[n] of W, dequantised."""
         self._calls.embed(w.address, w.format_id, w.rows, w.cols, ids, out)

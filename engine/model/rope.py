@@ -7,10 +7,11 @@ from numpy.typing import NDArray
 
 from engine.plan.spec import RopeSpec
 
+RopeTable = tuple[NDArray[np.float32], NDArray[np.float32]]  # cos and sin
 BLOCK = 4096  # positions whose float64 angles exist at a time
 
 
-def rope_table(rope: RopeSpec, context: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def rope_table(rope: RopeSpec, context: int) -> RopeTable:
     """cos and sin [context, dims/2] of position * base^(-2i/dims).
 
     Angles are taken in float64: in float32 the phase is off by 0.02 rad at position 262,144.

@@ -12,7 +12,7 @@ from collections.abc import Collection
 import numpy as np
 
 from engine.errors import ModelPlanError, UnsupportedModelError
-from engine.gguf.formats import FORMATS, Format
+from engine.gguf.formats import F32, FORMATS, Format
 from engine.gguf.reader import GGUFFile
 from engine.plan.families.family import Family
 from engine.plan.spec import TensorRef
@@ -26,6 +26,7 @@ class PlanSource:
         self._prefix = file.architecture + "."
         self._keys: set[str] = set()
         self._tensors: set[str] = set()
+        self._left_out: list[str] = []
 
     def key(self, key: str) -> str:
         """The full name of a key; from now on the key counts as used."""
@@ -52,6 +53,14 @@ class PlanSource:
         if length != layers or not np.issubdtype(values.dtype, np.integer):
             raise self.bad_key(key, f"an integer or an array of {layers} integers")
         return [self._positive(key, int(value)) for value in values]
+
+    def flags(self, key: str, layers: int) -> list[bool]:
+        """A truth value per layer."""
+        full = self.key(key)
+        values = self.file.get_array(full)
+        if len(values) != layers or values.dtype != np.bool_:
+            raise self.bad_key(key, f"an array of {layers} truth values")
+        return [bool(value) for value in values]
 
     def number(self, key: str, default: float | None = None) -> float:
         """A positive finite number."""
@@ -83,8 +92,16 @@ class PlanSource:
             )
         return TensorRef(name, format_, info.shape, info.path, info.offset, info.nbytes)
 
+    def vector(self, name: str, length: int) -> TensorRef:
+        """The F32 tensor `name` of `length` values."""
+        return self.tensor(name, (length,), (F32,))
+
     def has_tensor(self, name: str) -> bool:
         return name in self.file.tensors
+
+    def leave_out_block(self, layer: int) -> None:
+        """Nobody will ask for the tensors of this layer, and that is right."""
+        self._left_out.append(f"blk.{layer}.")
 
     def check_fixed(self, family: Family) -> None:
         """Refuse keys whose value asks for something that the graph does not do."""
@@ -110,7 +127,7 @@ class PlanSource:
                     "could change the answers"
                 )
         for name in self.file.tensors:
-            if name not in self._tensors:
+            if name not in self._tensors and not name.startswith(tuple(self._left_out)):
                 raise UnsupportedModelError(
                     f"{self.file.file_name}: tensor {name!r} is none that {family.architecture} "
                     "has, and ignoring it could change the answers"

@@ -32,6 +32,52 @@ class TensorRef:
     def cols(self) -> int:
         return self.shape[-1]
 
+    @property
+    def extents(self) -> tuple[tuple[int, int], ...]:
+        """(offset, bytes) of its parts in the file, in order."""
+        return ((self.offset, self.nbytes),)
+
+
+@dataclass(frozen=True, slots=True)
+class RowsRef:
+    """Some rows of the matrix `whole`, where a file keeps several matrices in one tensor."""
+
+    whole: TensorRef
+    spans: tuple[tuple[int, int], ...]  # (first row, rows), in the order of this matrix
+
+    @property
+    def name(self) -> str:
+        return self.whole.name
+
+    @property
+    def path(self) -> str:
+        return self.whole.path
+
+    @property
+    def format(self) -> Format:
+        return self.whole.format
+
+    @property
+    def rows(self) -> int:
+        return sum(rows for _, rows in self.spans)
+
+    @property
+    def cols(self) -> int:
+        return self.whole.cols
+
+    @property
+    def nbytes(self) -> int:
+        return self.rows * (self.whole.nbytes // self.whole.rows)
+
+    @property
+    def extents(self) -> tuple[tuple[int, int], ...]:
+        """(offset, bytes) of its parts in the file, in order."""
+        row = self.whole.nbytes // self.whole.rows
+        return tuple((self.whole.offset + first * row, rows * row) for first, rows in self.spans)
+
+
+MatrixRef = TensorRef | RowsRef
+
 
 @dataclass(frozen=True, slots=True)
 class RopeSpec:
@@ -43,18 +89,115 @@ class RopeSpec:
 
 @dataclass(frozen=True, slots=True)
 class AttentionSpec:
-    """Grouped-query attention with an RMS norm on each query and key head before the rotation."""
+    """Grouped-query attention with an RMS norm on each query and key head before the rotation.
+
+    With a `gate` what the heads give is multiplied by sigmoid(gate x) before `output`.
+    """
 
     heads: int
     kv_heads: int  # divides heads: query head h reads key/value head h // (heads // kv_heads)
     head_dim: int
     scale: float  # multiplies the scores: 1 / sqrt(head_dim)
-    q: TensorRef  # (heads * head_dim, embd)
-    k: TensorRef  # (kv_heads * head_dim, embd)
-    v: TensorRef  # (kv_heads * head_dim, embd)
+    q: MatrixRef  # (heads * head_dim, embd)
+    k: MatrixRef  # (kv_heads * head_dim, embd)
+    v: MatrixRef  # (kv_heads * head_dim, embd)
     output: TensorRef  # (embd, heads * head_dim)
     q_norm: TensorRef  # (head_dim,) F32
     k_norm: TensorRef  # (head_dim,) F32
+    gate: MatrixRef | None = None  # (heads * head_dim, embd)
+
+    @property
+    def tensors(self) -> tuple[MatrixRef, ...]:
+        refs = (self.q, self.k, self.v, self.output, self.q_norm, self.k_norm)
+        return (*refs, self.gate) if self.gate else refs
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """float32 values per token of q, the heads' outputs, k, v and the gate, if there is one."""
+        q, kv = self.heads * self.head_dim, self.kv_heads * self.head_dim
+        return (q, q, kv, kv, q) if self.gate else (q, q, kv, kv)
+
+
+CONV_TAPS = 4  # tokens that the convolution of a DeltaNet sees
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaNetSpec:
+    """Gated DeltaNet: a convolution along the tokens, then a memory matrix per value head.
+
+    Value head h reads key head h mod k_heads if `tiled`, else h // (v_heads // k_heads).
+    """
+
+    k_heads: int
+    v_heads: int  # a multiple of k_heads
+    k_dim: int
+    v_dim: int
+    tiled: bool
+    qkv: MatrixRef  # (channels, embd): queries and keys of all key heads, then all values
+    gate: MatrixRef  # (v_heads * v_dim, embd)
+    alpha: MatrixRef  # (v_heads, embd)
+    beta: MatrixRef  # (v_heads, embd)
+    conv: TensorRef  # (channels, CONV_TAPS) F32, the newest token last
+    rate: TensorRef  # (v_heads,) F32, negative: -exp(A_log)
+    bias: TensorRef  # (v_heads,) F32
+    norm: TensorRef  # (v_dim,) F32
+    output: TensorRef  # (embd, v_heads * v_dim)
+
+    @property
+    def channels(self) -> int:
+        return 2 * self.k_heads * self.k_dim + self.v_heads * self.v_dim
+
+    @property
+    def tensors(self) -> tuple[MatrixRef, ...]:
+        return (self.qkv, self.gate, self.alpha, self.beta, self.conv, self.rate, self.bias,
+                self.norm, self.output)  # fmt: skip
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """float32 values per token of qkv, gate, decay, beta and the heads' outputs."""
+        v = self.v_heads * self.v_dim
+        return (self.channels, v, self.v_heads, self.v_heads, v)
+
+    @property
+    def state_shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """What it remembers of a timeline, float32: the convolution's last inputs, the memory."""
+        return (CONV_TAPS - 1, self.channels), (self.v_heads, self.k_dim, self.v_dim)
+
+
+@dataclass(frozen=True, slots=True)
+class FeedForwardSpec:
+    """SwiGLU: down(SiLU(gate x) * up x)."""
+
+    ff: int  # inner width
+    gate: TensorRef  # (ff, embd)
+    up: TensorRef  # (ff, embd)
+    down: TensorRef  # (embd, ff)
+
+    @property
+    def tensors(self) -> tuple[MatrixRef, ...]:
+        return (self.gate, self.up, self.down)
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """float32 values per token of gate and up."""
+        return (self.ff, self.ff)
+
+
+@dataclass(frozen=True, slots=True)
+class SharedExpertSpec:
+    """An expert that every token uses; what it gives is multiplied by sigmoid(gate x)."""
+
+    expert: FeedForwardSpec
+    gate: TensorRef  # (embd,)
+
+    @property
+    def tensors(self) -> tuple[MatrixRef, ...]:
+        return (*self.expert.tensors, self.gate)
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """float32 values per token of gate and up, and of the one that weighs it."""
+        return (*self.expert.widths, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +211,18 @@ class ExpertsSpec:
     gate: TensorRef  # (count, ff, embd)
     up: TensorRef  # (count, ff, embd)
     down: TensorRef  # (count, embd, ff)
+    shared: SharedExpertSpec | None = None
+
+    @property
+    def tensors(self) -> tuple[MatrixRef, ...]:
+        """All but the experts' own."""
+        return (self.router, *self.shared.tensors) if self.shared else (self.router,)
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """float32 values per token of scores, outputs and weights, then the shared expert's."""
+        routed = (self.count, self.used * self.router.cols, self.used)
+        return (*routed, *self.shared.widths) if self.shared else routed
 
     @property
     def expert_bytes(self) -> int:
@@ -77,10 +232,18 @@ class ExpertsSpec:
 
 @dataclass(frozen=True, slots=True)
 class LayerSpec:
-    attention_norm: TensorRef  # (embd,) F32
-    attention: AttentionSpec
-    experts_norm: TensorRef  # (embd,) F32
-    experts: ExpertsSpec
+    """x + mixer(norm x), then that + feed_forward(norm of it)."""
+
+    mixer_norm: TensorRef  # (embd,) F32
+    mixer: AttentionSpec | DeltaNetSpec  # the part that looks at other tokens
+    feed_forward_norm: TensorRef  # (embd,) F32
+    feed_forward: ExpertsSpec | FeedForwardSpec
+
+    @property
+    def tensors(self) -> tuple[MatrixRef, ...]:
+        """All but the experts' own."""
+        return (self.mixer_norm, *self.mixer.tensors, self.feed_forward_norm,
+                *self.feed_forward.tensors)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,23 +264,27 @@ class ModelPlan:
     layers: tuple[LayerSpec, ...]
 
     @property
-    def dense_tensors(self) -> tuple[TensorRef, ...]:
-        """Every tensor that is not an expert stack, each once (a tied head is not repeated)."""
-        refs: dict[str, TensorRef] = {}
-        for ref in (self.token_embedding, self.output_norm, self.output):
-            refs[ref.name] = ref
-        for layer in self.layers:
-            a, e = layer.attention, layer.experts
-            for ref in (
-                layer.attention_norm,
-                a.q,
-                a.k,
-                a.v,
-                a.output,
-                a.q_norm,
-                a.k_norm,
-                layer.experts_norm,
-                e.router,
-            ):
-                refs[ref.name] = ref
-        return tuple(refs.values())
+    def dense_tensors(self) -> tuple[MatrixRef, ...]:
+        """All that is not an expert stack, each once (a tied head is not repeated)."""
+        refs = [self.token_embedding, self.output_norm, self.output]
+        parts = [ref for layer in self.layers for ref in layer.tensors]
+        return tuple(dict.fromkeys([*refs, *parts]))
+
+    @property
+    def expert_layers(self) -> dict[int, ExpertsSpec]:
+        """The layers that have routed experts, by their number; none in a dense model."""
+        return {
+            index: layer.feed_forward
+            for index, layer in enumerate(self.layers)
+            if isinstance(layer.feed_forward, ExpertsSpec)
+        }
+
+    @property
+    def most_experts(self) -> int:
+        """Of any layer."""
+        return max((x.count for x in self.expert_layers.values()), default=0)
+
+    @property
+    def most_used(self) -> int:
+        """Experts that a token uses in any layer."""
+        return max((x.used for x in self.expert_layers.values()), default=0)

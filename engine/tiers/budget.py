@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from engine.errors import BudgetError, BudgetTooLargeError, SettingError
-from engine.plan.spec import ExpertsSpec, ModelPlan
+from engine.plan.spec import AttentionSpec, DeltaNetSpec, ExpertsSpec, ModelPlan
 from engine.settings import EngineSettings, parse_bytes, parse_share
 from engine.tiers.hardware import MemoryReading
 from engine.tiers.pressure import roomy
@@ -14,6 +15,7 @@ from engine.tiers.raw_file import BLOCK
 ALIGN = 64  # bytes of a cache line
 DIRECT_BYTES = 16 * BLOCK  # a matrix that is worth the gap in front of it
 KV_BLOCKS = {"f16": (1, 2), "q8_0": (32, 34)}  # values of a block of keys or values, and its bytes
+SNAPSHOTS = 4  # earlier states of recurrent layers that are kept, beside the running one
 AUTO_CONTEXT = 32768  # tokens, unless the model or the memory says less
 SPARE_SLOTS = 16  # of the largest size
 LEAST_RESERVE = (4 << 30) // 5  # bytes, of an automatic one
@@ -63,7 +65,7 @@ class MemoryPlan:
 
     context: int  # tokens
     dense: int
-    kv: int
+    kv: int  # keys, values and recurrent states
     scratch: int
     reserve: int
     arena: int
@@ -106,11 +108,10 @@ def plan_memory(
     size or heads that `kv` cannot hold, BudgetError for a budget below `least` or above `ram`.
     """
     most = None if ram == "auto" else parse_bytes(ram, "--ram")
-    for layer in plan.layers:
-        if layer.attention.head_dim % KV_BLOCKS[kv][0]:
+    for x in _attentions(plan):
+        if x.head_dim % KV_BLOCKS[kv][0]:
             raise SettingError(
-                f"--kv is {kv}: heads of {layer.attention.head_dim} values are no multiple of "
-                f"{KV_BLOCKS[kv][0]}",
+                f"--kv is {kv}: heads of {x.head_dim} values are no multiple of {KV_BLOCKS[kv][0]}",
                 "Use --kv f16",
             )
     if context == 0:
@@ -118,11 +119,11 @@ def plan_memory(
         room = memory.available if most is None else min(memory.available, most)
         while context > 1024 and kv_bytes(plan, context, kv) > room // 8:
             context //= 2
-    full = sum(slot_layout(x.experts).size * x.experts.count for x in plan.layers)
+    full = sum(slot_layout(x).size * x.count for x in plan.expert_layers.values())
     parts = MemoryPlan(
         context=context,
         dense=sum(ref.nbytes for ref in plan.dense_tensors),
-        kv=kv_bytes(plan, context, kv),
+        kv=kv_bytes(plan, context, kv) + (1 + SNAPSHOTS) * state_bytes(plan),
         scratch=scratch_bytes(plan, context, chunk)
         + staging_slots(plan) * largest_slot(plan)
         + spare_bytes(plan),
@@ -210,34 +211,37 @@ def _check_fits(plan: MemoryPlan, budget: str, memory: MemoryReading) -> None:
 def kv_bytes(plan: ModelPlan, context: int, kv: str) -> int:
     """Keys and values of `context` tokens over all layers, stored as `kv`."""
     values, size = KV_BLOCKS[kv]
-    return sum(
-        2 * context * x.attention.kv_heads * x.attention.head_dim // values * size
-        for x in plan.layers
-    )
+    return sum(2 * context * x.kv_heads * x.head_dim // values * size for x in _attentions(plan))
+
+
+def _attentions(plan: ModelPlan) -> list[AttentionSpec]:
+    return [x.mixer for x in plan.layers if isinstance(x.mixer, AttentionSpec)]
+
+
+def state_bytes(plan: ModelPlan) -> int:
+    """What the recurrent layers remember of one timeline, whatever its length: float32."""
+    deltas = (x.mixer for x in plan.layers if isinstance(x.mixer, DeltaNetSpec))
+    return 4 * sum(math.prod(shape) for x in deltas for shape in x.state_shapes)
 
 
 def scratch_bytes(plan: ModelPlan, context: int, chunk: int) -> int:
     """float32 activations of a step over `chunk` tokens, and the table of rotations.
 
-    The shapes are those of `Rows`; the experts' inner rows (gate, up and their product) are the
-    kernels' own and grow by a quarter more than they need.
+    Beside three rows of the model's width a block holds those that its spec names; the experts'
+    inner rows (gate, up and their product) are the kernels' own and grow by a quarter more than
+    they need.
     """
-    inner = max(x.experts.used * x.experts.ff for x in plan.layers) * 3 * 5 // 4
-    widest = max(
-        3 * plan.embd
-        + 2 * x.attention.heads * x.attention.head_dim
-        + 2 * x.attention.kv_heads * x.attention.head_dim
-        + x.experts.count
-        + x.experts.used * (plan.embd + 2)
-        for x in plan.layers
-    )
-    return 4 * (chunk * (widest + inner) + plan.vocab + context * plan.rope.dims)
+    inner = max((x.used * x.ff for x in plan.expert_layers.values()), default=0) * 3 * 5 // 4
+    widest = max(sum(part.widths) for x in plan.layers for part in (x.mixer, x.feed_forward))
+    ids = plan.most_used * len(plan.expert_layers)
+    rows = 3 * plan.embd + widest + inner + ids
+    return 4 * (chunk * rows + plan.vocab + context * plan.rope.dims)
 
 
 def staging_slots(plan: ModelPlan) -> int:
     """Slots that hold experts only while one layer runs: a token's experts, at least 8, and as many
     for guesses at the next layer's."""
-    return 2 * max(8, *(x.experts.used for x in plan.layers))
+    return 2 * max(8, plan.most_used) if plan.expert_layers else 0
 
 
 def spare_bytes(plan: ModelPlan) -> int:
@@ -247,7 +251,7 @@ def spare_bytes(plan: ModelPlan) -> int:
 
 
 def largest_slot(plan: ModelPlan) -> int:
-    return max(slot_layout(x.experts).size for x in plan.layers)
+    return max((slot_layout(x).size for x in plan.expert_layers.values()), default=0)
 
 
 def _align(n: int) -> int:

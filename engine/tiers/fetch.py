@@ -14,8 +14,8 @@ class Fetcher:
     """Reads experts of `plan` into slots with `queue`."""
 
     def __init__(self, plan: ModelPlan, queue: ReadQueue) -> None:
-        self._experts = [layer.experts for layer in plan.layers]
-        self._layouts = [slot_layout(x) for x in self._experts]
+        self._experts = plan.expert_layers
+        self._layouts = {layer: slot_layout(x) for layer, x in self._experts.items()}
         self._queue = queue
 
     def address(self, layer: int, expert: int, slot: Slot) -> int:

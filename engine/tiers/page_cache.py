@@ -25,9 +25,10 @@ class PageCache:
     """The cached pages of a model's expert stacks. `answers` is False where nobody can tell."""
 
     def __init__(self, plan: ModelPlan) -> None:
-        self._experts = [x.experts for x in plan.layers]
+        self._shape = len(plan.layers), plan.most_experts
+        self._experts = plan.expert_layers
         self._maps: dict[str, mmap.mmap] = {}
-        paths = {ref.path for x in self._experts for ref in (x.gate, x.up, x.down)}
+        paths = {ref.path for x in self._experts.values() for ref in (x.gate, x.up, x.down)}
         self.answers = sys.platform == "linux" and all(_is_told(path) for path in paths)
         if not self.answers:
             return
@@ -44,10 +45,10 @@ class PageCache:
 
     def resident(self) -> NDArray[np.bool_]:
         """[layers, experts]: whether all pages of an expert's three matrices are cached."""
-        out = np.zeros((len(self._experts), max(x.count for x in self._experts)), np.bool_)
+        out = np.zeros(self._shape, np.bool_)
         if not self.answers:
             return out
-        for layer, x in enumerate(self._experts):
+        for layer, x in self._experts.items():
             parts = [self._whole(ref, x.count) for ref in (x.gate, x.up, x.down)]
             out[layer, : x.count] = np.logical_and.reduce(parts)
         return out

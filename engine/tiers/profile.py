@@ -244,7 +244,7 @@ def open_profile(plan: ModelPlan, settings: EngineSettings) -> RoutingProfile:
         profile_path(profile_folder(settings.profile_dir), plan.fingerprint),
         plan.fingerprint,
         len(plan.layers),
-        max(layer.experts.count for layer in plan.layers),
+        plan.most_experts,
         workload=settings.profile,
         model=plan.name,
     )

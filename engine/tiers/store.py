@@ -58,10 +58,9 @@ class ExpertStore:
         hits_window: int = HITS_WINDOW,
         warmup_tokens: int = 0,
     ) -> None:
-        experts = [layer.experts for layer in plan.layers]
-        sizes = np.zeros((len(experts), max(x.count for x in experts)), np.int64)
-        for of_layer, x in zip(sizes, experts, strict=True):
-            of_layer[: x.count] = slot_layout(x).size
+        sizes = np.zeros((len(plan.layers), plan.most_experts), np.int64)
+        for layer, x in plan.expert_layers.items():
+            sizes[layer, : x.count] = slot_layout(x).size
         self._width = sizes.shape[1]
         self._sizes = sizes.ravel()
         self._first = np.arange(len(sizes), dtype=np.intp)[:, None] * self._width  # key of a layer
@@ -72,9 +71,7 @@ class ExpertStore:
         self._arena = Arena(arena_bytes, spare_bytes(plan))
         self._staging = make_slots(largest_slot(plan), staging_slots(plan))
         self._idle = list(self._staging)
-        self._policy = policy(
-            Experts(sizes, max(x.used for x in experts)), arena_bytes, profile.counts
-        )
+        self._policy = policy(Experts(sizes, plan.most_used), arena_bytes, profile.counts)
         self._policy.warm_up(warmup_tokens)
         self._table = np.zeros(sizes.shape, np.uint64)
         self.tiers = np.full(sizes.shape, Tier.FROZEN, np.uint8)
@@ -109,10 +106,9 @@ class ExpertStore:
         row: NDArray[np.uint64] = self._table[layer]
         return row
 
-    def found(self, first: int, ids: NDArray[np.int32]) -> None:
-        """Count one token's experts `ids` [layers, used] of the layers first, first + 1, ...: each
-        had an address."""
-        keys = (self._first[first : first + len(ids)] + ids).ravel()
+    def found(self, layers: NDArray[np.intp], ids: NDArray[np.int32]) -> None:
+        """Count one token's experts `ids` [layers, used] of `layers`: each had an address."""
+        keys = (self._first[layers] + ids).ravel()
         self._count(keys, np.ones_like(keys))
 
     def serve(self, layer: int, ids: NDArray[np.int32]) -> Iterator[NDArray[np.uint64]]:

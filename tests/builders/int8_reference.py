@@ -20,7 +20,7 @@ import torch
 from transformers import DynamicCache
 
 from tests.builders.blocks import Floats
-from tests.builders.tiny_qwen3moe import TinyModel
+from tests.builders.tiny_model import TinyModel
 
 _LINEAR = {"q_proj": "attn_q", "k_proj": "attn_k", "v_proj": "attn_v", "o_proj": "attn_output"}
 
@@ -52,7 +52,9 @@ def half_cache_logits(tiny: TinyModel, tokens: npt.NDArray[np.int32]) -> Floats:
     """
     with torch.no_grad():
         ids = torch.from_numpy(np.atleast_2d(tokens)).long()
-        out = tiny.model(ids, cache=_HalfCache(), use_cache=True).logits.numpy()
+        out = tiny.model(
+            ids, cache=_HalfCache(config=tiny.model.config), use_cache=True
+        ).logits.numpy()
     values: Floats = out.reshape(*tokens.shape, -1)
     return values
 

@@ -1,9 +1,10 @@
-"""Write a large synthetic Qwen3 MoE file: real geometry, random valid blocks, noise for answers.
+"""Write a large synthetic model file: real geometry, random valid blocks, noise for answers.
 
 For measuring speed, memory and residency where no real model can be downloaded:
 
     python -m tests.builders.synthetic out.gguf --layers 6 --mix q4_k_m
     python -m tests.builders.synthetic out.gguf --layers 6 --expert-type iq2_xs --vocab 32768
+    python -m tests.builders.synthetic out.gguf --layers 8 --family qwen35moe
 
 llama.cpp loads the file too. Activations stay finite at any depth: matrices keep the size of what
 they read. Routing is close to even, unlike that of a trained model.
@@ -25,11 +26,14 @@ import numpy.typing as npt
 
 from engine.gguf.formats import F32, Format
 from tests.builders.blocks import FLOATS, format_named, random_raw
-from tests.builders.qwen3moe_file import (
+from tests.builders.model_file import (
+    QWEN3_NEXT,
+    QWEN35_35B,
     Geometry,
     add_geometry,
     fitting_format,
     is_float_tensor,
+    is_norm,
     mixed_format,
     tensor_shapes,
 )
@@ -52,7 +56,7 @@ def tensor_format(
     if is_float_tensor(name):
         return F32
     if experts is None or "_exps" not in name:
-        experts = mixed_format(name, mix, g.layers, g.tied)
+        experts = mixed_format(name, mix, g)
     return fitting_format(experts, shape[-1])
 
 
@@ -120,7 +124,7 @@ def write_synthetic(
     `experts` is the format of the experts, if it is not that of the mix.
     """
     rng = np.random.default_rng(seed)
-    writer = gguf.GGUFWriter(path, "qwen3moe")
+    writer = gguf.GGUFWriter(path, geometry.arch)
     add_geometry(writer, geometry, f"synthetic {geometry.layers} layers {mix}")
     add_tokenizer(writer, synthetic_vocabulary(geometry.vocab))
     shapes = tensor_shapes(geometry)
@@ -153,7 +157,9 @@ def _tensor_parts(
     format_: Format,
     shape: tuple[int, ...],
 ) -> Iterator[bytes]:
-    if name.endswith("_norm.weight"):
+    if name.endswith("ssm_a"):  # how fast a head forgets: from slowly to at once
+        yield (-np.exp(rng.uniform(-4, 1, shape))).astype(np.float32).tobytes()
+    elif is_norm(name):
         yield (1 + 0.1 * rng.standard_normal(shape)).astype(np.float32).tobytes()
     elif len(shape) == 3 and format_ not in FLOATS:
         yield from pool.slabs(format_, shape)
@@ -165,10 +171,13 @@ def _tensor_parts(
             yield raw.tobytes()
 
 
+FAMILIES = {g.arch: g for g in (Geometry(), QWEN35_35B, QWEN3_NEXT)}
+
+
 def main() -> None:
-    full = Geometry()
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("out", type=Path)
+    parser.add_argument("--family", choices=sorted(FAMILIES), default="qwen3moe")
     parser.add_argument("--mix", default="q4_k_m", help="q4_k_m, or one format: q4_k, f16 ...")
     parser.add_argument("--expert-type", type=format_named, help="the format of the experts")
     parser.add_argument("--seed", type=int, default=0)
@@ -176,12 +185,13 @@ def main() -> None:
              "context")  # fmt: skip
     for name in names:
         flag = "--" + name.replace("_", "-")
-        parser.add_argument(flag, type=int, default=getattr(full, name), metavar="N")
+        parser.add_argument(flag, type=int, metavar="N", help="else that of the family")
     parser.add_argument("--tied", action="store_true", help="no output matrix of its own")
     args = parser.parse_args()
-    if args.vocab < LEAST_VOCABULARY:
+    given = {name: value for name in names if (value := getattr(args, name)) is not None}
+    geometry = replace(FAMILIES[args.family], tied=args.tied, **given)
+    if geometry.vocab < LEAST_VOCABULARY:
         parser.error(f"--vocab must be at least {LEAST_VOCABULARY}")
-    geometry = replace(full, tied=args.tied, **{name: getattr(args, name) for name in names})
     start = time.perf_counter()
     size = write_synthetic(args.out, geometry, args.mix, args.seed, args.expert_type)
     print(f"{args.out}: {size / 1e9:.2f} GB in {time.perf_counter() - start:.1f} s")

@@ -17,7 +17,7 @@ import pytest
 from engine.__main__ import main
 from engine.bench.trace import read_trace
 from engine.paths import config_file
-from tests.builders.qwen3moe_file import Geometry
+from tests.builders.model_file import Geometry
 from tests.builders.synthetic import write_synthetic
 
 SMALL = Geometry(

@@ -21,7 +21,7 @@ from engine.open_model import Engine, open_model
 from engine.paths import DEMO_MODEL
 from engine.settings import EngineSettings
 from engine.text.generate import Finished, GenerationRequest, TextDelta
-from tests.builders.qwen3moe_file import Geometry
+from tests.builders.model_file import Geometry
 from tests.builders.synthetic import write_synthetic
 
 BASE = EngineSettings(budget="100%", threads=2, chunk=512)

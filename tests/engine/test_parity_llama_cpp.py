@@ -14,8 +14,8 @@ import pytest
 
 from engine.open_model import open_model
 from engine.settings import EngineSettings
-from tests.builders.qwen3moe_file import Geometry
-from tests.builders.tiny_qwen3moe import TINY, TINY_K, build_tiny
+from tests.builders.model_file import Geometry
+from tests.builders.tiny_model import TINY, TINY_K, build_tiny
 from tests.llama_cpp import LlamaCpp
 
 Doubles = npt.NDArray[np.float64]

@@ -20,13 +20,29 @@ import pytest
 from engine.open_model import Engine, open_model
 from engine.settings import EngineSettings
 from tests.builders.int8_reference import half_cache_logits, int8_activations
-from tests.builders.qwen3moe_file import Geometry
-from tests.builders.tiny_qwen3moe import TINY, TINY_K, TINY_K_WIDE, build_tiny
+from tests.builders.model_file import Geometry
+from tests.builders.tiny_model import TINY, TINY_HYBRID, TINY_K, TINY_K_WIDE, build_tiny
 
 Floats = npt.NDArray[np.float32]
 Open = Callable[[Path, int], Engine]
 
 TINY_TIED = replace(TINY, tied=True, heads=4, kv_heads=4, experts=5, used=1, vocab=267)
+# Three value heads share a key head, values are wider than keys, one whole group of layers.
+THREE = replace(
+    TINY_HYBRID, layers=3, interval=3, v_heads=6, v_dim=48, experts=5, used=2, ff=160, vocab=267,
+    tied=True, drafts=0,
+)  # fmt: skip
+NEXT = replace(TINY_HYBRID, arch="qwen3next", drafts=0)
+FAMILIES = {
+    "qwen3moe": TINY,
+    "qwen3moe tied": TINY_TIED,
+    "qwen35moe": TINY_HYBRID,
+    "qwen35moe of three": THREE,
+    "qwen3next": NEXT,
+    "qwen3next joined": replace(NEXT, v_heads=6, joined=True),
+    "qwen3": replace(TINY, arch="qwen3", experts=0),
+    "qwen35": replace(TINY_HYBRID, arch="qwen35", experts=0, shared_ff=0, tied=True),
+}
 
 
 @pytest.fixture
@@ -77,7 +93,7 @@ def mean_divergence(found: Floats, expected: Floats) -> float:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-@pytest.mark.parametrize("geometry", [TINY, TINY_TIED], ids=["untied", "tied"])
+@pytest.mark.parametrize("geometry", FAMILIES.values(), ids=list(FAMILIES))
 def test_f32(tmp_path: Path, open_engine: Open, geometry: Geometry, seed: int) -> None:
     tiny = build_tiny(tmp_path / "tiny.gguf", geometry, "f32", seed)
     engine = open_engine(tiny.path, 64)

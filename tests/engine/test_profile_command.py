@@ -15,7 +15,7 @@ import pytest
 
 from engine.__main__ import main
 from engine.gguf.reader import open_gguf
-from tests.builders.qwen3moe_file import Geometry
+from tests.builders.model_file import Geometry
 from tests.builders.synthetic import write_synthetic
 
 SMALL = Geometry(

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from engine.gguf.formats import FORMATS, Format
 from engine.open_model import open_model
 from engine.settings import EngineSettings
-from tests.builders.tiny_qwen3moe import TINY, TINY_K, build_tiny
+from tests.builders.tiny_model import TINY, TINY_K, build_tiny
 from tests.engine.test_parity_llama_cpp import LETTER, PROMPT, divergence, log_softmax
 from tests.llama_cpp import LlamaCpp
 

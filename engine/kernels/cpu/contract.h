@@ -23,7 +23,9 @@
 //    j. Then the tree (i, i + 16), (i, i + 8), (i, i + 4), (i, i + 2), (i, i + 1): "the tree of 32".
 // 5. exp(x): x > 88 counts as 88; x < -87 gives +0; NaN stays NaN. n = round_half_even(x * LOG2E);
 //    r = (x - n * LN2_HI) - n * LN2_LO; g = Horner over EXP_POLY in r; ((r * r) * g + r) + 1, then an
-//    exact multiplication by 2^n. exp(0) is exactly 1. SiLU(x) = x / (1 + exp(-x)).
+//    exact multiplication by 2^n. exp(0) is exactly 1. SiLU(x) = x / (1 + exp(-x)), sigmoid(x) =
+//    1 / (1 + exp(-x)). softplus(x) = max(x, 0) + (s + s) * (Horner over LOG1P_POLY in s * s), with t = exp(-|x|)
+//    and s = t / (t + 2).
 // 6. RMS norm: s = sum of x[j] * x[j] as in 4; r = 1 / sqrt(s / n + eps); out[j] = (x[j] * r) * w[j].
 //    Rotation (NEOX pairs): a' = a * cos - b * sin, b' = b * cos + a * sin.
 // 7. Attention of one head, keys and values in binary16. Keys go in spans of 512, and in chunks of 64 within
@@ -50,6 +52,7 @@
 //      q = (q * rq) * scale, k = k * rk, with r = 1 / sqrt(s + eps), s = the sum of squares as in 4
 //      S[i][j] = S[i][j] * exp(g);  e[j] = (v[j] - sum of S[i][j] * k[i]) * beta
 //      S[i][j] = S[i][j] + e[j] * k[i];  o[j] = sum of S[i][j] * q[i]
+//    Its gates: g = rate * softplus(g' + bias), beta = sigmoid(beta').
 // 11. Total of n logits: spans of 512 of them, each with M = max (NaN never wins) and l = sum of exp(x - M) as
 //    in 4, or of exp(x) where M = -Inf; those with more than -Inf are joined in their order as in 7. Gives M (+0 for either zero) and l of all:
 //    log(l) + M is the logarithm of the sum of all exp(x).
@@ -69,6 +72,8 @@ constexpr float EXP_HIGHEST = 88.0f;
 // (exp(r) - 1 - r) / r^2 on |r| <= ln(2) / 2, interpolated at the Chebyshev nodes; highest power first.
 constexpr float EXP_POLY[6] = {0x1.a12528p-13f, 0x1.6d4362p-10f, 0x1.1110e0p-7f,
                                0x1.5554e8p-5f,  0x1.555556p-3f,  0.5f};
+// atanh(s) / s in u = s * s on u <= 1/9, interpolated likewise: ln(1 + t) = 2 atanh(t / (t + 2)).
+constexpr float LOG1P_POLY[5] = {0x1.2055eep-3f, 0x1.1e5cfcp-3f, 0x1.99da14p-3f, 0x1.5554e2p-2f, 1.0f};
 constexpr float ROUND_MAGIC = 12582912.0f;  // 1.5 * 2^23: (v + M) - M rounds half to even, |v| < 2^22
 constexpr float TINY_AMAX = 0x1p-120f;
 constexpr float LEAST_WEIGHT_SUM = 0x1p-14f;

@@ -211,9 +211,25 @@ void Engine::combine(const float* y, const float* weights, int64_t n, int64_t us
 
 void Engine::add(float* a, const float* b, int64_t size) {
   const Call call(busy_);
-  constexpr int64_t step = SMALL_WORK;
-  for_rows((size + step - 1) / step, step,
-           [&](int64_t i, int) { ops_.add(a + i * step, b + i * step, std::min(step, size - i * step)); });
+  for_parts(size, [&](int64_t at, int64_t some) { ops_.add(a + at, b + at, some); });
+}
+
+void Engine::swiglu(float* gate, const float* up, int64_t size) {
+  const Call call(busy_);
+  for_parts(size, [&](int64_t at, int64_t some) { ops_.swiglu(gate + at, up + at, some); });
+}
+
+void Engine::sigmoid_gate(float* x, const float* gate, int64_t n, int64_t cols, int64_t gates) {
+  const Call call(busy_);
+  for_rows(n, cols, [&](int64_t i, int) { ops_.sigmoid_gate(x + i * cols, gate + i * gates, gates == 1, cols); });
+}
+
+void Engine::delta_gates(float* decay, float* beta, const float* rate, const float* bias, int64_t n,
+                         int64_t heads) {
+  const Call call(busy_);
+  for_rows(n, heads, [&](int64_t i, int) {
+    ops_.delta_gates(decay + i * heads, beta + i * heads, rate, bias, heads);
+  });
 }
 
 void Engine::embed(const MatrixRef& w, const int32_t* ids, int64_t n, float* out) {

@@ -4,6 +4,7 @@
 // Buffers grow to the largest call seen and are then reused.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <mutex>
 #include <vector>
@@ -140,6 +141,9 @@ class Engine {
   void experts(const ExpertsArgs& a);
   void combine(const float* y, const float* weights, int64_t n, int64_t used, int64_t cols, float* out);
   void add(float* a, const float* b, int64_t size);
+  void swiglu(float* gate, const float* up, int64_t size);
+  void sigmoid_gate(float* x, const float* gate, int64_t n, int64_t cols, int64_t gates);
+  void delta_gates(float* decay, float* beta, const float* rate, const float* bias, int64_t n, int64_t heads);
   void embed(const MatrixRef& w, const int32_t* ids, int64_t n, float* out);
   void total(const float* x, int64_t n, float* out);  // out: M and l of the contract
   // The k best of n: the greatest first, of equal values the lower id; NaN counts as -Inf.
@@ -158,6 +162,12 @@ class Engine {
       for (int64_t i = 0; i < n; ++i) body(i, 0);
     else
       pool_.run(n, body);
+  }
+  template <class Body>
+  void for_parts(int64_t size, const Body& body) {  // of SMALL_WORK values
+    for_rows((size + SMALL_WORK - 1) / SMALL_WORK, SMALL_WORK, [&](int64_t i, int) {
+      body(i * SMALL_WORK, std::min(SMALL_WORK, size - i * SMALL_WORK));
+    });
   }
   void down(const ExpertsArgs& a, int64_t pairs);
   template <class Body>

@@ -292,6 +292,33 @@ Checked add(const Engine&, handle a_, handle b_) {
       Engine& e, int64_t) { e.add(a, b, size); }};
 }
 
+Checked swiglu(const Engine&, handle gate_, handle up_) {
+  const Array gate("swiglu", "gate", gate_, Kind::f32, {ANY, ANY}, true);
+  const Array up("swiglu", "up", up_, Kind::f32, {gate.size(0), gate.size(1)});
+  return {[gate = gate.data<float>(), up = up.data<float>(), size = gate.size(0) * gate.size(1)](
+      Engine& e, int64_t) { e.swiglu(gate, up, size); }};
+}
+
+Checked sigmoid_gate(const Engine&, handle x_, handle gate_) {
+  const Array x("sigmoid_gate", "x", x_, Kind::f32, {ANY, ANY}, true);
+  const Array gate("sigmoid_gate", "gate", gate_, Kind::f32, {x.size(0), ANY});
+  require(gate.size(1) == 1 || gate.size(1) == x.size(1), "sigmoid_gate",
+          "gate has " + std::to_string(gate.size(1)) + " columns, must have 1 or those of x");
+  return {[x = x.data<float>(), gate = gate.data<float>(), n = x.size(0), cols = x.size(1),
+           gates = gate.size(1)](Engine& e, int64_t) { e.sigmoid_gate(x, gate, n, cols, gates); }};
+}
+
+Checked delta_gates(const Engine&, handle decay_, handle beta_, handle rate_, handle bias_) {
+  const char* call = "delta_gates";
+  const Array decay(call, "decay", decay_, Kind::f32, {ANY, ANY}, true);
+  const Array beta(call, "beta", beta_, Kind::f32, {decay.size(0), decay.size(1)}, true);
+  const Array rate(call, "rate", rate_, Kind::f32, {decay.size(1)});
+  const Array bias(call, "bias", bias_, Kind::f32, {decay.size(1)});
+  return {[decay = decay.data<float>(), beta = beta.data<float>(), rate = rate.data<float>(),
+           bias = bias.data<float>(), n = decay.size(0), heads = decay.size(1)](
+      Engine& e, int64_t) { e.delta_gates(decay, beta, rate, bias, n, heads); }};
+}
+
 Checked total(const Engine&, handle x_, handle out_) {
   const Array x("total", "x", x_, Kind::f32, {ANY});
   const Array out("total", "out", out_, Kind::f32, {2}, true);
@@ -387,6 +414,9 @@ NB_MODULE(_cpu, m) {
   define<&experts>(engine, program, "experts");
   define<&combine>(engine, program, "combine");
   define<&add>(engine, program, "add");
+  define<&swiglu>(engine, program, "swiglu");
+  define<&sigmoid_gate>(engine, program, "sigmoid_gate");
+  define<&delta_gates>(engine, program, "delta_gates");
   define<&embed>(engine, program, "embed");
   define<&total>(engine, program, "total");
   define<&best>(engine, program, "best");

@@ -133,6 +133,8 @@ struct OpTable {
   void (*route)(const float* logits, int64_t count, int64_t used, int32_t* ids, float* weights,
                 float* scratch);
   void (*swiglu)(float* gate, const float* up, int64_t n);  // gate = SiLU(gate) * up
+  void (*sigmoid_gate)(float* x, const float* gate, bool one, int64_t n);  // `one`: gate[0] for all
+  void (*delta_gates)(float* decay, float* beta, const float* rate, const float* bias, int64_t heads);
   void (*combine)(const float* y, const float* weights, int64_t used, int64_t n, float* out);
   void (*add)(float* a, const float* b, int64_t n);
   float (*max_of)(const float* x, int64_t n);

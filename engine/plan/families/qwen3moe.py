@@ -7,22 +7,15 @@ sum 1, no scale, no shared expert, no bias anywhere.
 
 from __future__ import annotations
 
-from engine.plan.families.family import Family
+from engine.plan.families.family import PLAIN_ATTENTION, SOFTMAX_ROUTER, Family
 
 FAMILY = Family(
     architecture="qwen3moe",
     fixed={
-        "attention.causal": (True,),
-        "attention.sliding_window": (0,),
-        "expert_gating_func": (0, 1),  # unset, softmax
-        "expert_group_count": (0, 1),
-        "expert_group_used_count": (0, 1),
+        **PLAIN_ATTENTION,
+        **SOFTMAX_ROUTER,
         "expert_shared_count": (0,),
         "expert_shared_feed_forward_length": (0,),  # Qwen3-Coder files carry the key with 0
-        "expert_weights_norm": (True,),
-        # llama.cpp reads a missing key as 0 and takes 0 as "do not scale".
-        "expert_weights_scale": (0.0, 1.0),
-        "leading_dense_block_count": (0,),
         "nextn_predict_layers": (0,),
     },
     informative=frozenset({"feed_forward_length"}),  # width of a dense block: there is none

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from engine.errors import UnsupportedModelError
-from engine.plan.families import qwen3moe
+from engine.plan.families import qwen3, qwen3moe, qwen3next, qwen35, qwen35moe
 from engine.plan.families.family import Family
 
-FAMILIES: dict[str, Family] = {family.architecture: family for family in (qwen3moe.FAMILY,)}
+FAMILIES: dict[str, Family] = {
+    module.FAMILY.architecture: module.FAMILY
+    for module in (qwen3, qwen35, qwen35moe, qwen3moe, qwen3next)
+}
 
 
 def family_of(architecture: str) -> Family:

@@ -14,7 +14,7 @@ from engine.gguf.formats import F16, F32, Q8_0
 from engine.gguf.reader import open_gguf
 from engine.plan.build import build_plan
 from engine.plan.families.table import FAMILIES
-from engine.plan.spec import ModelPlan
+from engine.plan.spec import AttentionSpec, ModelPlan
 from tests.builders.raw_gguf import (
     BOOL,
     STRING,
@@ -102,6 +102,10 @@ def changed(*changes: Change) -> RawGGUF:
     return model
 
 
+def attentions(plan: ModelPlan) -> list[AttentionSpec]:
+    return [layer.mixer for layer in plan.layers if isinstance(layer.mixer, AttentionSpec)]
+
+
 # ---- what a sound file gives
 
 
@@ -114,25 +118,23 @@ def test_the_plan_says_what_the_file_says(tmp_path: Path) -> None:
     assert plan.token_embedding.shape == plan.output.shape == (VOCAB, EMBD)
     assert plan.output.name == "output.weight"
     assert len(plan.layers) == LAYERS
-    for layer in plan.layers:
-        a, e = layer.attention, layer.experts
+    for a, e in zip(attentions(plan), plan.expert_layers.values(), strict=True):
         assert (a.heads, a.kv_heads, a.head_dim) == (HEADS, KV_HEADS, HEAD_DIM)
         assert a.scale == 1 / math.sqrt(HEAD_DIM)
-        assert a.q.shape == (HEADS * HEAD_DIM, EMBD)
-        assert a.k.shape == a.v.shape == (KV_HEADS * HEAD_DIM, EMBD)
+        assert (a.q.rows, a.q.cols) == (HEADS * HEAD_DIM, EMBD)
+        assert a.k.rows == a.v.rows == KV_HEADS * HEAD_DIM
         assert a.output.shape == (EMBD, HEADS * HEAD_DIM)
         assert (e.count, e.used, e.ff) == (EXPERTS, USED, FF)
         assert e.gate.shape == e.up.shape == (EXPERTS, FF, EMBD)
         assert e.down.shape == (EXPERTS, EMBD, FF)
         assert e.expert_bytes == 3 * 4 * FF * EMBD
-    assert all(layer.experts.expert_bytes == 3 * 4 * FF * EMBD for layer in plan.layers)
     assert len({ref.name for ref in plan.dense_tensors}) == 3 + LAYERS * 9
     assert len(plan.fingerprint) == 64
 
 
 def test_references_lead_to_the_bytes(tmp_path: Path) -> None:
     model = changed(set_tensor(f32_tensor("blk.1.ffn_up_exps.weight", (EXPERTS, FF, EMBD), 3.5)))
-    ref = plan_of(model, tmp_path).layers[1].experts.up
+    ref = plan_of(model, tmp_path).expert_layers[1].up
     assert ref.format is F32
     raw = Path(ref.path).read_bytes()[ref.offset : ref.offset + ref.nbytes]
     assert np.all(np.frombuffer(raw, np.float32) == 3.5)
@@ -149,7 +151,7 @@ def test_quantised_tensors_and_half_router(tmp_path: Path) -> None:
     model = changed(
         set_tensor(RawTensor("blk.0.ffn_gate_inp.weight", (EMBD, EXPERTS), 1, bytes(2 * 24)))
     )
-    assert plan_of(model, tmp_path).layers[0].experts.router.format is F16
+    assert plan_of(model, tmp_path).expert_layers[0].router.format is F16
     quantised = RawTensor("blk.0.ffn_gate_inp.weight", (32, EXPERTS), Q8_0.id, bytes(34 * EXPERTS))
     refuse(changed(set_tensor(quantised)), tmp_path, ModelPlanError, "blk.0.ffn_gate_inp.weight")
 
@@ -159,14 +161,14 @@ def test_quantised_tensors_and_half_router(tmp_path: Path) -> None:
     [
         ([drop("rope.freq_base")], lambda p: p.rope.base == 10000.0),
         ([put("rope.dimension_count", U32, 2)], lambda p: p.rope.dims == 2),
-        ([drop("expert_feed_forward_length")], lambda p: p.layers[0].experts.ff == FF),
-        ([drop("feed_forward_length")], lambda p: p.layers[0].experts.ff == FF),
+        ([drop("expert_feed_forward_length")], lambda p: p.expert_layers[0].ff == FF),
+        ([drop("feed_forward_length")], lambda p: p.expert_layers[0].ff == FF),
         ([drop("general.name")], lambda p: p.name == ""),
         ([drop("tokenizer.ggml.tokens")], lambda p: p.vocab == VOCAB),
         ([put("vocab_size", U32, VOCAB)], lambda p: p.vocab == VOCAB),
         (
             [put_raw(array(f"{ARCH}.attention.head_count_kv", U32, [KV_HEADS] * LAYERS))],
-            lambda p: p.layers[1].attention.kv_heads == KV_HEADS,
+            lambda p: attentions(p)[1].kv_heads == KV_HEADS,
         ),
         ([put("rope.scaling.type", STRING, "none"), put("rope.scaling.factor", F32_KEY, 4.0)], ...),
         ([put("rope.scaling.type", STRING, "linear")], ...),
@@ -200,7 +202,7 @@ def test_head_count_per_layer(tmp_path: Path) -> None:
         set_tensor(f32_tensor("blk.1.attn_v.weight", (HEAD_DIM, EMBD))),
     )
     plan = plan_of(model, tmp_path)
-    assert [layer.attention.kv_heads for layer in plan.layers] == [KV_HEADS, 1]
+    assert [a.kv_heads for a in attentions(plan)] == [KV_HEADS, 1]
 
 
 def test_kv_heads_default_to_the_query_heads(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from engine.open_model import open_model
 from engine.settings import EngineSettings
 from engine.text.generate import GenerationRequest
 from engine.tiers.profile_file import all_profiles
-from tests.builders.qwen3moe_file import Geometry
+from tests.builders.model_file import Geometry
 from tests.builders.synthetic import write_synthetic
 from tests.engine.server.conftest import Running
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from engine.errors import BudgetError, SettingError
-from engine.plan.spec import ModelPlan
+from engine.plan.spec import AttentionSpec, ModelPlan
 from engine.tiers.budget import kv_bytes, largest_slot, plan_memory, slot_layout, with_budget
 from engine.tiers.hardware import MemoryReading
 from tests.engine.tiers.conftest import EXPERTS, LAYERS
@@ -33,15 +33,16 @@ def test_parts_add_up(plan: ModelPlan) -> None:
 def test_a_q8_0_cache_takes_34_bytes_for_32_values(plan: ModelPlan) -> None:
     with pytest.raises(SettingError, match="heads of 16 values"):
         plan_memory(plan, "50%", 0, 16, "q8_0", MEMORY)
-    layers = tuple(
-        replace(layer, attention=replace(layer.attention, head_dim=64)) for layer in plan.layers
-    )
-    wide = replace(plan, layers=layers)
+    layers = []
+    for layer in plan.layers:
+        assert isinstance(layer.mixer, AttentionSpec)
+        layers.append(replace(layer, mixer=replace(layer.mixer, head_dim=64)))
+    wide = replace(plan, layers=tuple(layers))
     assert kv_bytes(wide, 100, "q8_0") * 64 == kv_bytes(wide, 100, "f16") * 34
 
 
 def test_small_matrices_of_a_slot_start_on_cache_lines(plan: ModelPlan) -> None:
-    layout = slot_layout(plan.layers[0].experts)
+    layout = slot_layout(plan.expert_layers[0])
     assert (layout.gate, layout.up % 64, layout.down % 64, layout.size % 64) == (0, 0, 0, 0)
     assert layout.start(3) == 0
 
@@ -57,7 +58,7 @@ def test_small_matrices_of_a_slot_start_on_cache_lines(plan: ModelPlan) -> None:
 def test_large_matrices_lie_in_their_slots_as_in_the_file_modulo_a_block(
     plan: ModelPlan, nbytes: tuple[int, int, int]
 ) -> None:
-    x, end = plan.layers[0].experts, 1_234_592
+    x, end = plan.expert_layers[0], 1_234_592
     refs = []
     for ref, n in zip((x.gate, x.up, x.down), nbytes, strict=True):
         refs.append(replace(ref, offset=end, nbytes=n * EXPERTS))

@@ -60,7 +60,7 @@ class Harness:
         assert self.store.resident_bytes <= self.store._arena.capacity
 
     def check(self, layer: int, expert: int, address: int) -> None:
-        x = self.plan.layers[layer].experts
+        x = self.plan.expert_layers[layer]
         layout = slot_layout(x)
         data = Path(x.gate.path).read_bytes()
         for ref, at in ((x.gate, layout.gate), (x.up, layout.up), (x.down, layout.down)):
@@ -198,9 +198,9 @@ def test_a_file_that_shrinks_while_running_is_an_error_that_names_file_and_offse
     make, plan: ModelPlan
 ) -> None:
     h = make("0%")
-    path = Path(plan.layers[0].experts.gate.path)
+    path = Path(plan.expert_layers[0].gate.path)
     with path.open("r+b") as file:
-        file.truncate(plan.layers[0].experts.gate.offset + 10)
+        file.truncate(plan.expert_layers[0].gate.offset + 10)
     h.store.begin_step(1)
     with pytest.raises(DiskReadError, match=r"model\.bin ends before offset") as error:
         list(h.store.serve(0, np.array([[3, 4]], np.int32)))

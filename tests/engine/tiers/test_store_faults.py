@@ -31,8 +31,8 @@ class Truth:
     def __init__(self, plan: ModelPlan) -> None:
         data = Path(plan.token_embedding.path).read_bytes()
         self._parts: dict[tuple[int, int], list[tuple[int, bytes]]] = {}
-        for layer, spec in enumerate(plan.layers):
-            x, layout = spec.experts, slot_layout(spec.experts)
+        for layer, x in plan.expert_layers.items():
+            layout = slot_layout(x)
             for expert in range(EXPERTS):
                 for ref, at in ((x.gate, layout.gate), (x.up, layout.up), (x.down, layout.down)):
                     n = ref.nbytes // EXPERTS
@@ -59,7 +59,7 @@ def life(plan: ModelPlan, truth: Truth, seed: int) -> int:
     files = ModelFiles(faulty(fault))
     path = Path(plan.token_embedding.path).with_suffix(".json")
     profile = RoutingProfile(path, "f" * 16, LAYERS, EXPERTS)
-    whole = sum(slot_layout(x.experts).size * EXPERTS for x in plan.layers)
+    whole = sum(slot_layout(x).size * EXPERTS for x in plan.expert_layers.values())
     policy = POLICIES[str(rng.choice(list(POLICIES)))]
     store = ExpertStore(plan, files, profile, int(whole * rng.random()), policy)
     tiers = store.tiers.copy()

@@ -27,6 +27,7 @@
 #include "rows_blocks.h"
 #include "rows_tile.h"
 #include "rows_misc.h"
+#include "gates.h"
 #include "attention.h"
 #include "attention_q8.h"
 #include "delta_net.h"
@@ -70,6 +71,8 @@ constexpr OpTable make_table(const char* name) {
           delta_net,
           route,
           swiglu,
+          sigmoid_gate,
+          delta_gates,
           combine,
           add,
           max_of,

@@ -1,10 +1,10 @@
-"""A tiny random Qwen3 MoE twice: as a GGUF file and as a `transformers` model with its weights.
+"""A tiny random model twice: as a GGUF file and as a `transformers` model with its weights.
 
     tiny = build_tiny(folder / "tiny.gguf", TINY, mix="q4_k_m", seed=1)
     logits = tiny.logits([1, 2, 3])            # float32 (3, vocab)
 
 The reference holds exactly the values that the file's bytes stand for, so that what differs is the
-arithmetic and not the weights. Command line: python -m tests.builders.tiny_qwen3moe OUT.gguf
+arithmetic and not the weights. Command line: python -m tests.builders.tiny_model OUT.gguf
 """
 
 from __future__ import annotations
@@ -19,18 +19,19 @@ from typing import Any
 import gguf
 import numpy as np
 import torch
-from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
 
 from engine.gguf.formats import F32
 from tests.builders.blocks import Encoded, Floats, random_weights, rounded
-from tests.builders.qwen3moe_file import (
+from tests.builders.model_file import (
     Geometry,
     add_geometry,
     fitting_format,
     is_float_tensor,
+    is_norm,
     mixed_format,
     tensor_shapes,
 )
+from tests.builders.references import reference_model
 from tests.builders.tiny_tokenizer import add_tokenizer, tiny_vocabulary
 
 # Awkward on purpose: nothing is a power of two that need not be, the head width is not
@@ -50,6 +51,13 @@ TINY_K_WIDE = Geometry(
     context=512,
 )  # fmt: skip
 
+# Two value heads share a key head, a head is rotated in part, one more layer than whole groups.
+TINY_HYBRID = Geometry(
+    arch="qwen35moe", layers=5, embd=64, heads=4, kv_heads=2, head_dim=32, rotated=16, experts=7,
+    used=3, ff=96, shared_ff=80, vocab=301, context=512, k_heads=2, v_heads=4, k_dim=32, v_dim=32,
+    drafts=1,
+)  # fmt: skip
+
 # Tiny matrices are slower on many threads, and tests share the machine.
 torch.set_num_threads(1)
 
@@ -60,7 +68,7 @@ BRANCH = 0.4  # what a layer's output matrices do to the size of what they read
 class TinyModel:
     path: Path
     geometry: Geometry
-    model: Any  # Qwen3MoeForCausalLM: its types are too loose for a strict check
+    model: Any  # a `transformers` model: its types are too loose for a strict check
     weights: dict[str, Encoded]  # by GGUF name
 
     def logits(self, tokens: Sequence[int]) -> Floats:
@@ -75,20 +83,24 @@ def build_tiny(path: Path, geometry: Geometry = TINY, mix: str = "f32", seed: in
     """Write the file and build its reference. `mix` is a format's name or `q4_k_m`."""
     weights = _random_model(geometry, mix, np.random.default_rng(seed))
     _write(path, geometry, weights)
-    return TinyModel(path, geometry, _reference(geometry, weights), weights)
+    values = {name: weight.values for name, weight in weights.items()}
+    return TinyModel(path, geometry, reference_model(geometry, values), weights)
 
 
 def _random_model(g: Geometry, mix: str, rng: np.random.Generator) -> dict[str, Encoded]:
     weights = {}
     for name, shape in tensor_shapes(g).items():
-        if name.endswith("_norm.weight"):
+        if is_norm(name):
             values = (1 + 0.2 * rng.standard_normal(shape)).astype(np.float32)
             weights[name] = rounded(values, F32)
+            continue
+        if name.endswith("ssm_a"):  # how fast a head forgets: from slowly to at once
+            weights[name] = rounded(-np.exp(rng.uniform(-4, 1, shape)).astype(np.float32), F32)
             continue
         size = _size_of_weights(name, g)
         format_ = F32
         if not is_float_tensor(name):
-            format_ = fitting_format(mixed_format(name, mix, g.layers, g.tied), shape[-1])
+            format_ = fitting_format(mixed_format(name, mix, g), shape[-1])
         weights[name] = random_weights(rng, format_, shape, size / math.sqrt(shape[-1]))
     return weights
 
@@ -105,11 +117,12 @@ def _size_of_weights(name: str, g: Geometry) -> float:
         return 3.0
     if name == "output.weight":
         return 2.0
-    return BRANCH if "attn_output" in name or "ffn_down_exps" in name else 1.0
+    branches = ("attn_output", "ssm_out", "ffn_down")
+    return BRANCH if any(part in name for part in branches) else 1.0
 
 
 def _write(path: Path, geometry: Geometry, weights: dict[str, Encoded]) -> None:
-    writer = gguf.GGUFWriter(path, "qwen3moe")
+    writer = gguf.GGUFWriter(path, geometry.arch)
     add_geometry(writer, geometry, path.stem)
     add_tokenizer(writer, tiny_vocabulary(geometry.vocab))
     for name, weight in weights.items():
@@ -122,72 +135,15 @@ def _write(path: Path, geometry: Geometry, weights: dict[str, Encoded]) -> None:
     writer.close()
 
 
-def _reference(g: Geometry, weights: dict[str, Encoded]) -> Any:
-    options: dict[str, Any] = {
-        "vocab_size": g.vocab,
-        "hidden_size": g.embd,
-        "intermediate_size": g.ff * g.used,
-        "num_hidden_layers": g.layers,
-        "num_attention_heads": g.heads,
-        "num_key_value_heads": g.kv_heads,
-        "head_dim": g.head_dim,
-        "moe_intermediate_size": g.ff,
-        "num_experts": g.experts,
-        "num_experts_per_tok": g.used,
-        "norm_topk_prob": True,
-        "rms_norm_eps": g.norm_eps,
-        "max_position_embeddings": g.context,
-        "rope_parameters": {"rope_type": "default", "rope_theta": g.rope_base},
-        "tie_word_embeddings": g.tied,
-        "attn_implementation": "eager",
-        "experts_implementation": "eager",
-    }
-    model: Any = Qwen3MoeForCausalLM(Qwen3MoeConfig(**options))
-    model.eval()
-    state = {name: torch.from_numpy(v.copy()) for name, v in _state(g, weights).items()}
-    if g.tied:
-        state["lm_head.weight"] = state["model.embed_tokens.weight"]
-    model.load_state_dict(state, strict=True)
-    return model
-
-
-def _state(g: Geometry, weights: dict[str, Encoded]) -> dict[str, Floats]:
-    """The weights under the names of the `transformers` class, which fuses gate and up."""
-    names = {"model.embed_tokens": "token_embd", "model.norm": "output_norm"}
-    if not g.tied:
-        names["lm_head"] = "output"
-    parts = {
-        "input_layernorm": "attn_norm",
-        "self_attn.q_proj": "attn_q",
-        "self_attn.k_proj": "attn_k",
-        "self_attn.v_proj": "attn_v",
-        "self_attn.o_proj": "attn_output",
-        "self_attn.q_norm": "attn_q_norm",
-        "self_attn.k_norm": "attn_k_norm",
-        "post_attention_layernorm": "ffn_norm",
-        "mlp.gate": "ffn_gate_inp",
-    }
-    for layer in range(g.layers):
-        names.update({f"model.layers.{layer}.{t}": f"blk.{layer}.{n}" for t, n in parts.items()})
-    state = {f"{t}.weight": weights[f"{n}.weight"].values for t, n in names.items()}
-    for layer in range(g.layers):
-        gate, up, down = (
-            weights[f"blk.{layer}.ffn_{part}_exps.weight"].values for part in ("gate", "up", "down")
-        )
-        experts = f"model.layers.{layer}.mlp.experts"
-        state[f"{experts}.gate_up_proj"] = np.concatenate([gate, up], axis=1)
-        state[f"{experts}.down_proj"] = down
-    return state
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Write a tiny random Qwen3 MoE model.")
+    parser = argparse.ArgumentParser(description="Write a tiny random model.")
     parser.add_argument("out", type=Path)
     parser.add_argument("--mix", default="f32", help="q4_k_m, or one format: f32, q4_0, iq2_xs ...")
-    parser.add_argument("--geometry", choices=("tiny", "k", "wide"), default="tiny")
+    parser.add_argument("--geometry", choices=("tiny", "k", "wide", "hybrid"), default="tiny")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
-    geometry = {"tiny": TINY, "k": TINY_K, "wide": TINY_K_WIDE}[args.geometry]
+    geometries = {"tiny": TINY, "k": TINY_K, "wide": TINY_K_WIDE, "hybrid": TINY_HYBRID}
+    geometry = geometries[args.geometry]
     build_tiny(args.out, geometry, args.mix, args.seed)
 
 
