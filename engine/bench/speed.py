@@ -54,6 +54,7 @@ def bench(settings: EngineSettings, work: Workload, as_json: bool, timeline: str
         depth = np.random.default_rng(0).integers(0, engine.plan.vocab, work.depth).tolist()
         for _ in engine.session.read(depth):
             pass
+        engine.session.model.state.keep()  # every run goes back to here
         runs = [_run(engine, work, depth, seed) for seed in range(work.repeat)]
         result = _report(engine, load_s, runs)
         if timeline:
@@ -89,7 +90,7 @@ def _run(engine: Engine, work: Workload, depth: list[int], seed: int) -> _Run:
     session, vocab = engine.session, engine.plan.vocab
     rng = np.random.default_rng(seed + 1)
     prompt = depth + rng.integers(0, vocab, work.prompt_tokens).tolist()
-    del session.tokens[work.depth :]
+    session.begin(prompt)
     start = time.perf_counter()
     for _ in session.read(prompt):
         pass

@@ -15,6 +15,9 @@ FIRST_STRIDE = 256  # prompt tokens of the first step, before its speed is known
 # What a step over the prompt should not exceed. Shorter steps would hear a click sooner, but small
 # chunks use every expert for few tokens: 128 instead of 512 cost a third of the speed.
 STEP_SECONDS = 3.0
+# Before the last tokens of a prompt a recurrent state is kept: the next prompt mostly begins with
+# this one, but for the few tokens by which a template opens the answer and, perhaps, its thoughts.
+PROMPT_TAIL = 8
 
 
 class Session:
@@ -30,7 +33,8 @@ class Session:
     def begin(self, prompt: Sequence[int]) -> int:
         """Keep the longest prefix that the timeline shares with `prompt`; return its length.
 
-        At least the last token of the prompt is left to read: its logits are needed. Every
+        At least the last token of the prompt is left to read: its logits are needed. A model with
+        recurrent layers goes back to the last state that it knows within that prefix. Every
         position is computed alike whatever its step, so a reused prefix gives the same bits.
         Raises PromptTooLongError when no room would be left for one answer token, RequestError
         for an empty prompt.
@@ -44,8 +48,9 @@ class Session:
             if ours != theirs:
                 break
             shared += 1
-        del self.tokens[shared:]
-        return shared
+        kept = self.model.state.rewind(shared)
+        del self.tokens[kept:]
+        return kept
 
     def read(self, prompt: Sequence[int]) -> Iterator[None]:
         """Read what the timeline lacks of `prompt`, a chunk a step; yields after each step. In the
@@ -54,12 +59,19 @@ class Session:
         Chunks shrink while a step takes longer than STEP_SECONDS: between two steps a request can
         be cancelled and the budget changed. Their size changes no bit.
         """
+        state = self.model.state
+        tail = len(prompt) - PROMPT_TAIL
+        if not state.parts or tail - len(self.tokens) < PROMPT_TAIL:
+            tail = 0  # a step of its own would not be worth it
         while len(self.tokens) < len(prompt):
             done = len(self.tokens)
-            chunk = prompt[done : done + self._stride]
+            stop = done + self._stride
+            chunk = prompt[done : tail if done < tail < stop else stop]
             start = time.perf_counter()
             self._step(chunk, want_logits=done + len(chunk) == len(prompt))
             spent = time.perf_counter() - start
+            if len(self.tokens) == tail:
+                state.keep()
             if len(chunk) == self._stride:
                 if spent > STEP_SECONDS:
                     self._stride = max(self._stride // 2, 1)

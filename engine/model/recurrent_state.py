@@ -30,6 +30,11 @@ class RecurrentState:
         self._position: int | None = 0  # tokens that it has seen; None within a step
         self._copies: dict[int, F32] = {}  # by position, ascending
 
+    @property
+    def nbytes(self) -> int:
+        """Of one state; copies take as much each."""
+        return self._live.nbytes
+
     def begin_step(self, start: int) -> None:
         """The layers will move the state on from position `start`; 0 begins a new timeline. A step
         that does not end leaves a state that only `rewind` makes good."""

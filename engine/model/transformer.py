@@ -111,13 +111,12 @@ class Transformer:
         self._leaning = self._residency_bias if answer else None
         rows = self._rows.first(n)
         self.state.begin_step(start)
-        self._store.begin_step(n)
-        if n == 1:
-            self._run_token(ids, start)
-            self.on_routed(self._chosen.swapaxes(0, 1))
-        else:
-            self.on_routed(self._run_prompt(ids, start, rows).swapaxes(0, 1))
-        self._store.end_step()
+        if len(self._expert_layers):  # a dense model has nothing in the store
+            self._store.begin_step(n)
+        chosen = self._run_token(ids, start) if n == 1 else self._run_prompt(ids, start, rows)
+        if len(self._expert_layers):
+            self.on_routed(chosen.swapaxes(0, 1))
+            self._store.end_step()
         self.state.end_step(start + n)
         if len(logits):
             last = np.ascontiguousarray(rows.hidden[n - len(logits) :])
@@ -239,8 +238,9 @@ class Transformer:
                 layer.feed_forward.add(program, rows.hidden)
         return program
 
-    def _run_token(self, ids: NDArray[np.int32], start: int) -> None:
-        """The program; it stops where an expert is not resident, and goes on behind it."""
+    def _run_token(self, ids: NDArray[np.int32], start: int) -> NDArray[np.int32]:
+        """The program; it stops where an expert is not resident, and goes on behind it. Gives as
+        `_run_prompt`."""
         self._token[:] = ids
         rows = self._rows.first(1)
         counted = 0  # layers with experts whose choices the store knows
@@ -257,6 +257,7 @@ class Transformer:
             counted = place + 1
             at = self._program.run(start, at + 1)
         self._found(counted, len(self._chosen))
+        return self._chosen
 
     def _found(self, first: int, end: int) -> None:
         self._store.found(self._expert_layers[first:end], self._chosen[first:end, 0])

@@ -29,6 +29,8 @@ BURST_STEPS = 8  # steps whose unused share of the link may be spent at once
 AHEAD = 1.25
 PROVEN = 1.5  # a hot resident's score: more than one use, the last one not long ago
 
+NO_SIZE = 1 << 62  # larger than any slot
+
 _FADE = 0.5 ** (1 / HALF_LIFE)
 _RESCALE = 1e100
 
@@ -40,7 +42,7 @@ class PoolPolicy(Policy):
         self._unit = 1.0  # what a use weighs now; all scores are in this unit
         self._worth = 1.0  # what one use of this step adds
         self._credit: int | None = None  # bytes that may be copied now
-        self._least_size = int(experts.sizes[experts.sizes > 0].min())
+        self._least_size = int(experts.sizes[experts.sizes > 0].min(initial=NO_SIZE))
         self._step_before = np.full(experts.sizes.size, 2 * NEVER)  # of the use before the last
         self._victims: list[tuple[int, float]] | None = None  # of this step, weakest first
         self._next = 0  # those before it have left or were used
