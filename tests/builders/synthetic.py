@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.gguf.formats import F32, Format
+from engine.gguf.reader import open_gguf
 from tests.builders.blocks import FLOATS, format_named, random_raw
 from tests.builders.model_file import (
     QWEN3_NEXT,
@@ -112,27 +113,22 @@ def synthetic_vocabulary(size: int) -> TinyVocabulary:
     return TinyVocabulary(tokens, kinds, merges)
 
 
-def write_synthetic(
-    path: Path,
-    geometry: Geometry,
-    mix: str = "q4_k_m",
-    seed: int = 0,
-    experts: Format | None = None,
-) -> int:
-    """Write the file tensor by tensor (memory: about 100 MB); returns its size in bytes.
+def write_header(
+    path: Path, geometry: Geometry, mix: str = "q4_k_m", experts: Format | None = None
+) -> dict[str, Format]:
+    """Write all but the data: a file of the right size that is nearly all hole, so that sizes can
+    be planned for a model of any size. Gives the formats of the tensors.
 
     `experts` is the format of the experts, if it is not that of the mix.
     """
-    rng = np.random.default_rng(seed)
     writer = gguf.GGUFWriter(path, geometry.arch)
     add_geometry(writer, geometry, f"synthetic {geometry.layers} layers {mix}")
     add_tokenizer(writer, synthetic_vocabulary(geometry.vocab))
-    shapes = tensor_shapes(geometry)
-    formats = {
-        name: tensor_format(name, shape, geometry, mix, experts) for name, shape in shapes.items()
-    }
-    for name, shape in shapes.items():
+    formats, size = {}, 0
+    for name, shape in tensor_shapes(geometry).items():
+        formats[name] = tensor_format(name, shape, geometry, mix, experts)
         nbytes = formats[name].row_bytes(math.prod(shape))
+        size += -size % gguf.GGUF_DEFAULT_ALIGNMENT + nbytes
         # The package does not know every format: by this dtype it takes the shape as it is.
         number: Any = formats[name].id
         writer.add_tensor_info(name, shape, np.dtype(np.float32), nbytes, raw_dtype=number)
@@ -140,14 +136,31 @@ def write_synthetic(
     writer.write_kv_data_to_file()
     writer.write_ti_data_to_file()
     writer.close()
-    pool = _Pool(rng)
     with path.open("r+b") as file:
-        file.seek(0, 2)
-        for name, shape in shapes.items():
-            file.write(bytes(-file.tell() % gguf.GGUF_DEFAULT_ALIGNMENT))
+        start = file.seek(0, 2)
+        file.truncate(start + -start % gguf.GGUF_DEFAULT_ALIGNMENT + size)
+    return formats
+
+
+def write_synthetic(
+    path: Path,
+    geometry: Geometry,
+    mix: str = "q4_k_m",
+    seed: int = 0,
+    experts: Format | None = None,
+) -> int:
+    """Write the file tensor by tensor (memory: about 100 MB); returns its size in bytes."""
+    rng = np.random.default_rng(seed)
+    formats = write_header(path, geometry, mix, experts)
+    pool = _Pool(rng)
+    with open_gguf(path) as header:
+        places = {name: tensor.offset for name, tensor in header.tensors.items()}
+    with path.open("r+b") as file:
+        for name, shape in tensor_shapes(geometry).items():
+            file.seek(places[name])
             for part in _tensor_parts(pool, rng, name, formats[name], shape):
                 file.write(part)
-        return file.tell()
+        return file.seek(0, 2)
 
 
 def _tensor_parts(

@@ -6,6 +6,7 @@ twice in the same way (gate for up, say). llama.cpp reads the file only.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ import pytest
 from engine.open_model import open_model
 from engine.settings import EngineSettings
 from tests.builders.model_file import Geometry
-from tests.builders.tiny_model import TINY, TINY_K, build_tiny
+from tests.builders.tiny_model import TINY, TINY_HYBRID, TINY_K, build_tiny
 from tests.llama_cpp import LlamaCpp
 
 Doubles = npt.NDArray[np.float64]
@@ -38,7 +39,18 @@ def divergence(found: Doubles, expected: Doubles) -> float:
 @pytest.mark.parametrize(
     ("mix", "geometry", "most"),
     # llama.cpp rounds activations to int8 with scales of its own, so two roundings part here.
-    [("f32", TINY, 1e-6), ("q8_0", TINY, 1e-3), ("q4_0", TINY, 1e-3), ("q4_k_m", TINY_K, 2e-3)],
+    [
+        ("f32", TINY, 1e-6),
+        ("q8_0", TINY, 1e-3),
+        ("q4_0", TINY, 1e-3),
+        ("q4_k_m", TINY_K, 2e-3),
+        ("f32", TINY_HYBRID, 1e-6),
+        ("f32", replace(TINY_HYBRID, v_heads=6, tied=True, drafts=0), 1e-6),
+        ("q8_0", TINY_HYBRID, 5e-3),
+        ("f32", replace(TINY_HYBRID, arch="qwen35", experts=0, shared_ff=0, drafts=0), 1e-6),
+        ("f32", replace(TINY_HYBRID, arch="qwen3next", drafts=0), 1e-6),
+        ("f32", replace(TINY, arch="qwen3", experts=0), 1e-6),
+    ],
 )
 def test_same_probabilities(tmp_path: Path, mix: str, geometry: Geometry, most: float) -> None:
     tiny = build_tiny(tmp_path / "tiny.gguf", geometry, mix, seed=1)

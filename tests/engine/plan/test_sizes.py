@@ -1,0 +1,62 @@
+"""Sizes that the plan gives for real geometries, from files that hold headers and no data.
+
+Expected: bytes of one expert and of all of them, keys and values of a token in F16, recurrent state
+of a timeline; worked out by hand from the published sizes of the models.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from engine.gguf.reader import open_gguf
+from engine.plan.build import build_plan
+from engine.tiers.budget import kv_bytes, plan_memory, state_bytes
+from engine.tiers.hardware import MemoryReading
+from tests.builders.model_file import QWEN3_NEXT, QWEN35_35B, Geometry
+from tests.builders.synthetic import write_header
+
+MIB, GIB = 1 << 20, 1 << 30
+# The cited totals do not count the vocabulary, so a small one writes the same sizes faster.
+REAL = {
+    "30B": (Geometry(vocab=8192), "q4_k", 2_654_208, 15.2 * GIB, 96 << 10, 0),
+    "35B": (QWEN35_35B, "q4_k", 1_769_472, 16.9 * GIB, 20 << 10, 62.8 * MIB),
+    "35B q8_0": (QWEN35_35B, "q8_0", 3_342_336, 31.9 * GIB, 20 << 10, 62.8 * MIB),
+    # The mix of the popular files: gate and up Q4_K, down Q5_K.
+    "35B mixed": (QWEN35_35B, "q4_k_m", 1_900_544, 10_240 * 1_900_544, 20 << 10, 62.8 * MIB),
+    "35B drafts": (replace(QWEN35_35B, drafts=1), "q4_k", 1_769_472, 16.9 * GIB, 20 << 10,
+                   62.8 * MIB),
+    "122B": (replace(QWEN35_35B, layers=48, embd=3072, ff=1024, shared_ff=1024, v_heads=64), "q4_k",
+             5_308_416, 60.8 * GIB, 24 << 10, 149 * MIB),
+    "80B": (QWEN3_NEXT, "q4_k", 1_769_472, 40.5 * GIB, 24 << 10, 75.4 * MIB),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("g", "mix", "one", "total", "kv", "state"), REAL.values(), ids=list(REAL))
+def test_sizes_of_real_models(
+    tmp_path: Path, g: Geometry, mix: str, one: int, total: float, kv: int, state: float
+) -> None:
+    path = tmp_path / "model.gguf"
+    write_header(path, replace(g, vocab=8192), mix)
+    with open_gguf(path) as file:
+        plan = build_plan(file)
+    experts = plan.expert_layers.values()
+    assert len(plan.layers) == len(experts) == g.layers
+    assert {x.expert_bytes for x in experts} == {one}
+    assert sum(x.count * x.expert_bytes for x in experts) == pytest.approx(total, rel=0.01)
+    assert kv_bytes(plan, 1, "f16") == kv
+    assert state_bytes(plan) == pytest.approx(state, rel=0.01)
+    memory = plan_memory(plan, "30%", 4096, 512, "f16", MemoryReading(1 << 40, 1 << 40))
+    assert memory.arena_full == pytest.approx(total, rel=0.01)
+    assert memory.arena == int(0.3 * memory.arena_full)
+
+
+def test_the_35b_has_the_tensors_of_real_files(tmp_path: Path) -> None:
+    """733 tensors, 301 of them F32, 312 Q8_0, as in the Q4_K_M file that most people run."""
+    formats = list(write_header(tmp_path / "m.gguf", replace(QWEN35_35B, vocab=8192)).values())
+    count = {name: sum(f.name == name for f in formats) for name in ("F32", "Q8_0", "Q4_K", "Q6_K")}
+    assert len(formats) == 733
+    assert (count["F32"], count["Q6_K"]) == (301, 1)
+    assert count["Q8_0"] + count["Q4_K"] == 312 + 78 + 1  # theirs has one more Q5_K
