@@ -142,7 +142,6 @@ class Engine:
         """The memory plan in force and what it holds."""
         experts, sizes = self.store.count_tiers()
         memory = self.memory
-        total = experts.total
         return BudgetStatus(
             budget=memory.budget,
             dense=memory.dense,
@@ -153,7 +152,7 @@ class Engine:
             expert_bytes=memory.arena_full,
             least=memory.least,
             most=memory.most,
-            slots=memory.arena * total // memory.arena_full,
+            slots=memory.slots(experts.total),
             experts=experts,
             bytes=sizes,
             withheld=self._watcher.withheld,

@@ -124,7 +124,7 @@ def _report(engine: Engine, load_s: float, runs: list[_Run]) -> dict[str, object
         "residency_bias": engine.info.residency_bias,
         "budget_bytes": status.budget,
         "resident_bytes": resident,
-        "resident_fraction": round(resident / status.expert_bytes, 4),
+        "resident_fraction": round(resident / (status.expert_bytes or 1), 4),
         "prefill_tok_s": [round(r.prefill_tok_s, 2) for r in runs],
         "decode_tok_s": [round(r.decode_tok_s, 2) for r in runs if r.decode_tok_s is not None],
         "ttft_s": [round(r.ttft_s, 4) for r in runs],

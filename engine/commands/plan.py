@@ -20,10 +20,10 @@ def show_plan(settings: EngineSettings, as_json: bool) -> int:
     reading = read_memory()
     memory = plan_for(plan, settings, reading)
     experts = sum(x.count for x in plan.expert_layers.values())
-    fit = memory.arena * experts // memory.arena_full
+    fit = memory.slots(experts)
     rows = {
         "dense weights": memory.dense,
-        f"keys and values, {memory.context:,} tokens": memory.kv,
+        f"context of {memory.context:,} tokens": memory.kv,
         "scratch and staging": memory.scratch,
         f"arena, {fit:,} of {experts:,} experts": memory.arena,
         "budget": memory.budget,

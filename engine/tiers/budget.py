@@ -88,6 +88,10 @@ class MemoryPlan:
     def budget(self) -> int:
         return self.least + self.arena
 
+    def slots(self, experts: int) -> int:
+        """How many of the model's `experts` the arena holds."""
+        return self.arena * experts // self.arena_full if experts else 0
+
 
 def plan_memory(
     plan: ModelPlan,
