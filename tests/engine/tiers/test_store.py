@@ -222,7 +222,7 @@ def test_a_prompt_reads_an_expert_once_for_a_layer(make, plan: ModelPlan, budget
     store, rng = h.store, h.rng
     kept = [store._idle.pop() for _ in range(len(store._idle) - 4)]  # so that parts are needed
     store._staging = store._idle.copy()
-    sizes = [plan.layers[i].experts.expert_bytes for i in range(LAYERS)]
+    sizes = [plan.expert_layers[i].expert_bytes for i in range(LAYERS)]
     for _ in range(20):
         chosen = [rng.integers(EXPERTS, size=(40, USED)).astype(np.int32) for _ in range(LAYERS)]
         before, missing = store.moved_bytes, 0
