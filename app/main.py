@@ -72,6 +72,7 @@ class Program(QObject):
         engine.status.connect(self.memory.show_status)
         engine.budget.connect(window.panel.show_budget)
         engine.budget.connect(self.memory.show_budget)
+        engine.forecast.connect(self.memory.show_forecast)
         engine.residency.connect(self.residency.apply)
         engine.delta.connect(self.residency.apply_delta)
         self.memory.chosen.connect(self.opener.remember_budget)

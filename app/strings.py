@@ -223,6 +223,17 @@ def predicted_hits(share: str) -> str:
     return f"Would have served up to {share} of the uses so far"
 
 
+CURVE = "Predicted speed by memory"
+
+
+def curve_text(least: str, most: str) -> str:
+    return f"From about {least} tokens/s with the least memory to {most} when everything fits"
+
+
+def what_if(rate: str, share: str) -> str:
+    return f"About {rate} tokens/s, {share} from this memory"
+
+
 def over_available(size: str) -> str:
     return f"{size} more than the memory that is free now: the system may become slow."
 

@@ -22,17 +22,27 @@ from engine.model.weights import DenseWeights
 from engine.paths import DEMO_MODEL
 from engine.plan.build import build_plan
 from engine.plan.spec import ModelPlan
-from engine.protocol import BudgetStatus, ModelInfo, Residency, ResidencyDelta, TierCounts
+from engine.protocol import (
+    BudgetStatus,
+    Forecast,
+    ModelInfo,
+    Residency,
+    ResidencyDelta,
+    TierCounts,
+)
 from engine.settings import EngineSettings, check
 from engine.text.chat_template import ChatTemplate, open_chat_template
 from engine.text.generate import GenerationEvent, GenerationRequest, generate
 from engine.text.tokenizer import Tokenizer
 from engine.text.vocabulary import read_vocabulary
-from engine.tiers.budget import MemoryPlan, plan_for, with_budget
+from engine.tiers.budget import MemoryPlan, expert_slots, plan_for, with_budget
 from engine.tiers.disk import ModelFiles
-from engine.tiers.hardware import MemoryReading, process_bytes, read_memory
+from engine.tiers.forecast import Forecaster
+from engine.tiers.hardware import memory_for_model, process_bytes
 from engine.tiers.policies.table import POLICIES
+from engine.tiers.policy import Policy
 from engine.tiers.profile import RoutingProfile, open_profile
+from engine.tiers.recent import RecentSteps
 from engine.tiers.store import ExpertStore
 from engine.tiers.traffic import Traffic
 from engine.tiers.watcher import MemoryWatcher
@@ -67,16 +77,20 @@ class Engine:
         session: Session,
         tokenizer: Tokenizer,
         template: ChatTemplate | ChatTemplateError,
-        bytes_before: int,
+        own_bytes: int,
         recorder: RoutingRecorder | None,
+        recent: RecentSteps,
+        forecaster: Forecaster,
     ) -> None:
         self.info, self.plan, self.memory = info, plan, memory
         self.kernels, self.session = kernels, session
         self.tokenizer, self._template = tokenizer, template
         self.store, self._watcher = store, watcher
-        self._files, self._profile = files, profile
-        self._recorder = recorder
-        self._bytes_before = bytes_before  # of the process, without a model
+        self._files, self.profile = files, profile
+        self._recorder, self._recent, self._forecaster = recorder, recent, forecaster
+        self._slot_bytes = memory.arena_full / store.count_tiers()[0].total  # on average
+        session.model.on_routed, session.on_step = self._routed, self._stepped
+        self.own_bytes = own_bytes  # of the process, without a model
         self._saved = time.monotonic()
         self._look_due = self._saved + LOOK_EVERY
         self._save_failed = False
@@ -100,19 +114,22 @@ class Engine:
         self, request: GenerationRequest, cancel: threading.Event
     ) -> Iterator[GenerationEvent]:
         """Answer one request; yields after every step. Raises PromptTooLongError, DiskReadError."""
-        self._profile.switch(request.workload)
+        self.profile.switch(request.workload)
+        self._recent.interrupted()
         for event in generate(self.session, self.tokenizer, request, cancel):
             yield event
             self._watcher.look()
-            self.store.fill(FILL_SLICE)
+            if self.store.pending_bytes:
+                self.store.fill(FILL_SLICE)
+                self._recent.interrupted()
             self.save_now_and_then()
 
     def idle(self, seconds: float) -> bool:
-        """Use a pause of about `seconds`: read experts that got a slot, look where the others
-        are. True if there is more to read.
+        """Use a pause of about `seconds`: read experts that got a slot, look where the others are,
+        work out what other budgets would give. True if there is more to do.
         """
         self._watcher.look()
-        if self.store.fill(seconds):
+        if self.store.fill(seconds) or self._forecaster.work(seconds):
             return True
         now = time.monotonic()
         if now >= self._look_due:
@@ -127,16 +144,9 @@ class Engine:
 
         Memory that shrinks is free at once; experts that newly fit are read over the next steps.
         """
-        self.memory = with_budget(self.memory, budget, self._free_memory())
+        self.memory = with_budget(self.memory, budget, memory_for_model(self.own_bytes))
         self._watcher.choose(self.memory.arena, self.memory.left_free)
         return self.budget()
-
-    def _free_memory(self) -> MemoryReading:
-        """What would be available if this engine held nothing (for an automatic budget)."""
-        now = read_memory()
-        # Measured, not planned: a context that nobody has filled takes no memory yet.
-        held = max(process_bytes() - self._bytes_before, 0)
-        return replace(now, available=min(now.available + held, now.total))
 
     def budget(self) -> BudgetStatus:
         """The memory plan in force and what it holds."""
@@ -158,6 +168,30 @@ class Engine:
             withheld=self._watcher.withheld,
         )
 
+    def forecast(self) -> Forecast:
+        """What other budgets would give, as far as it is known."""
+        self._forecaster.refit(self.store.read_rate)
+        hits = self.store.hits()
+        missed = hits.cold + hits.frozen
+        from_disk = hits.frozen / missed if missed else float(self.store.looks_ahead)
+        arena = self.memory.arena - self._watcher.withheld
+        return self._forecaster.forecast(replace(self.memory, arena=arena), from_disk)
+
+    def forecast_now(self) -> Forecast:
+        """The same, worked out here and now from all that was used so far."""
+        while self._forecaster.work(1.0):
+            pass
+        return self.forecast()
+
+    def _routed(self, ids: NDArray[np.int32]) -> None:
+        self._recent.routed(ids)
+        if self._recorder:
+            self._recorder.record(ids)
+
+    def _stepped(self, tokens: int) -> None:
+        routes = self.store.traffic().routes
+        self._recent.stepped(tokens, (routes.cold + routes.frozen) * self._slot_bytes)
+
     def residency(self) -> Residency:
         layers, experts = self.store.tiers.shape
         return Residency(layers, experts, self.store.tiers.tobytes())
@@ -173,7 +207,7 @@ class Engine:
 
     def expert_uses(self) -> NDArray[np.int64]:
         """[layers, experts] routed uses since the model was opened."""
-        return self._profile.all_uses()
+        return self.profile.all_uses()
 
     def save_now_and_then(self) -> None:
         """Save the profile if that was not done lately."""
@@ -185,7 +219,7 @@ class Engine:
     def save_profile(self, *, last: bool = True) -> None:
         """Keep what was learned; a disk that refuses is a warning, once until it takes it again."""
         try:
-            self._profile.save(last=last)
+            self.profile.save(last=last)
         except ProfileError as error:
             if not self._save_failed:
                 log.warning("%s", error)
@@ -213,19 +247,16 @@ def open_model(settings: EngineSettings, progress: Progress = lambda *_: None) -
         raise SettingError(
             "--device is cuda: this version computes on the processor only", "Use --device auto"
         )
-    bytes_before = process_bytes()
     path = settings.model or str(DEMO_MODEL)
     progress("reading", 0, 0)
-    with open_gguf(path) as file:
-        plan = build_plan(file)
-        tokenizer = Tokenizer(read_vocabulary(file))
-        template = _open_template(file, tokenizer, settings.chat_template)
+    plan, tokenizer, template = read_model(path, settings.chat_template)
+    own_bytes = process_bytes()
     if settings.ctx > plan.context:
         log.warning(
             "--ctx %d is more than the %d tokens that the model was trained for: answers beyond "
             "them are unreliable", settings.ctx, plan.context,
         )  # fmt: skip
-    memory = plan_for(plan, settings, read_memory())
+    memory = plan_for(plan, settings, memory_for_model(own_bytes))
     kernels = Kernels(settings.threads, settings.isa)
     recorder = _open_recorder(plan, settings)
     files = ModelFiles()
@@ -241,6 +272,13 @@ def open_model(settings: EngineSettings, progress: Progress = lambda *_: None) -
         settings.warmup_tokens,
     )
     watcher = MemoryWatcher(store, memory.arena, memory.left_free)
+    counts = profile.counts
+
+    def new_policy(arena: int) -> Policy:
+        return POLICIES[settings.eviction_policy](experts, arena, counts)
+
+    experts = expert_slots(plan)
+    recent = RecentSteps(experts)
 
     def note(done: int, total: int) -> None:
         watcher.look()
@@ -257,8 +295,6 @@ def open_model(settings: EngineSettings, progress: Progress = lambda *_: None) -
         settings.kv,
         settings.residency_bias,
     )
-    if recorder:
-        model.on_routed = recorder.record
     return Engine(
         _describe(plan, path, memory, settings.residency_bias),
         plan,
@@ -271,9 +307,22 @@ def open_model(settings: EngineSettings, progress: Progress = lambda *_: None) -
         Session(model),
         tokenizer,
         template,
-        bytes_before,
+        own_bytes,
         recorder,
+        recent,
+        Forecaster(new_policy, experts, recent),
     )
+
+
+def read_model(
+    path: str, chat_template: str = ""
+) -> tuple[ModelPlan, Tokenizer, ChatTemplate | ChatTemplateError]:
+    """All that a model needs beside its weights. Raises what opening the file raises, and
+    SettingError for a `chat_template` that cannot be used."""
+    with open_gguf(path) as file:
+        plan = build_plan(file)
+        tokenizer = Tokenizer(read_vocabulary(file))
+        return plan, tokenizer, _open_template(file, tokenizer, chat_template)
 
 
 def _open_template(

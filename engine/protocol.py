@@ -4,6 +4,7 @@ Standard library only: the window imports this module and nothing else of the en
 
     GET  /health      -> Health
     GET  /budget      -> BudgetStatus        POST /budget {"budget": "30%"} -> BudgetStatus
+    GET  /forecast    -> Forecast
     GET  /events      -> server-sent events, `event:` is the key of EVENTS, `data:` its JSON
     POST /v1/chat/completions, /v1/completions, GET /v1/models: the OpenAI dialect
 
@@ -146,6 +147,30 @@ class Status:
     resident_bytes: int  # experts in slots
     process_bytes: int  # resident set of the engine process
     available_bytes: int  # main memory that the system could still give
+    predicted_tokens_per_s: float = 0.0  # of an answer at this budget; 0 while nothing is known
+
+
+@dataclass(frozen=True, slots=True)
+class ForecastPoint:
+    """What a budget in which `slots` experts fit would give."""
+
+    budget: int  # bytes
+    slots: int
+    hit_rate: float  # share of routed expert uses that find their expert in a slot
+    disk_share: float  # share of the bytes of these uses that come from the disk
+    tokens_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What other budgets would give for traffic like the latest. `points` go from no expert to all
+    of them; there are none while too little is known. `basis` says in words what was known."""
+
+    points: tuple[ForecastPoint, ...] = ()
+    hit_rate: float = 0.0  # at the budget in force, ...
+    tokens_per_s: float = 0.0  # ... and the speed of an answer there
+    measured_tokens_per_s: float = 0.0  # of the last answers
+    basis: str = ""
 
 
 EVENTS: dict[str, type[Any]] = {
@@ -154,6 +179,7 @@ EVENTS: dict[str, type[Any]] = {
     "residency": Residency,
     "delta": ResidencyDelta,
     "status": Status,
+    "forecast": Forecast,
 }
 
 T = TypeVar("T")

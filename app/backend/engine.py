@@ -53,6 +53,7 @@ class Engine(QObject):
     residency = Signal(object)  # protocol.Residency
     delta = Signal(object)  # Delta
     status = Signal(object)  # protocol.Status
+    forecast = Signal(object)  # protocol.Forecast
     logged = Signal(str)
 
     def __init__(self, command: list[str], parent: QObject | None = None) -> None:
@@ -74,6 +75,7 @@ class Engine(QObject):
             "budget": lambda d: self.budget.emit(protocol.from_json(protocol.BudgetStatus, d)),
             "residency": lambda d: self.residency.emit(protocol.from_json(protocol.Residency, d)),
             "status": lambda d: self._on_status(protocol.from_json(protocol.Status, d)),
+            "forecast": lambda d: self.forecast.emit(protocol.from_json(protocol.Forecast, d)),
             # As arrays at once: thousands of rows a second would be slow as checked tuples.
             "delta": lambda d: self.delta.emit(Delta(_rows(d["moved"], 3), _rows(d["used"], 2))),
         }

@@ -35,6 +35,11 @@ def rate(tokens_per_s: float) -> str:
     return f"{tokens_per_s:.1f}" if tokens_per_s >= 0.95 else f"{tokens_per_s:.2f}"
 
 
+def about(tokens_per_s: float) -> str:
+    """A predicted rate, with no more digits than a prediction is good for: `14`, `2.3`, `830`."""
+    return f"{float(f'{tokens_per_s:.2g}'):g}"
+
+
 def count(number: int) -> str:
     """`24 576`, grouped by thin spaces."""
     return f"{number:,}".replace(",", "\u202f")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from engine.protocol import BudgetStatus
+from engine.protocol import BudgetStatus, ForecastPoint
 
 SETTLE_MS = 120  # a drag sends at most one request in this time
 
@@ -35,6 +35,27 @@ def predict(status: BudgetStatus, slots: int) -> Prediction:
     # Rounded up: one byte less would hold one expert less.
     budget = status.least + (-(-span * slots // total) if total else 0)
     return Prediction(budget, status.least, budget - status.least, slots, total)
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """What a position of the slider would give."""
+
+    tokens_per_s: float
+    hit_rate: float
+
+
+def what_if(points: Sequence[ForecastPoint], slots: int) -> WhatIf | None:
+    """Between the points of a forecast, by time per token; None without points."""
+    if not points or min(point.tokens_per_s for point in points) <= 0:
+        return None
+    slots = min(max(slots, points[0].slots), points[-1].slots)
+    at = next(n for n, point in enumerate(points) if point.slots >= slots)
+    low, high = points[max(at - 1, 0)], points[at]
+    span = high.slots - low.slots
+    share = (slots - low.slots) / span if span else 1.0
+    seconds = (1 - share) / low.tokens_per_s + share / high.tokens_per_s
+    return WhatIf(1 / seconds, (1 - share) * low.hit_rate + share * high.hit_rate)
 
 
 def slots_of(status: BudgetStatus) -> int:

@@ -8,11 +8,12 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QSlider, QVBoxLayout, QWidget
 
 from app import strings
 from app.core import units
-from app.models.memory import BudgetSender, Prediction, predict, slots_of, total_experts
+from app.models.memory import BudgetSender, Prediction, predict, slots_of, total_experts, what_if
 from app.models.residency import ResidencyModel
 from app.views.controls import label
 from app.views.look import Look
-from engine.protocol import BudgetStatus, Health, Status
+from app.views.speed_curve import SpeedCurve
+from engine.protocol import BudgetStatus, Forecast, Health, Status
 
 KNOB = 9.0
 
@@ -37,12 +38,12 @@ class MemorySlider(QSlider):
     def sizeHint(self) -> QSize:  # noqa: N802
         return QSize(220, 34)
 
-    def _x(self, value: int) -> float:
+    def x_of(self, value: int) -> float:
         span = max(1, self.maximum() - self.minimum())
         share = (value - self.minimum()) / span
         return KNOB + share * (self.width() - 2 * KNOB)
 
-    def _value_at(self, x: float) -> int:
+    def value_at(self, x: float) -> int:
         share = (x - KNOB) / max(1.0, self.width() - 2 * KNOB)
         span = self.maximum() - self.minimum()
         return self.minimum() + round(min(max(share, 0.0), 1.0) * span)
@@ -52,7 +53,7 @@ class MemorySlider(QSlider):
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setPen(Qt.PenStyle.NoPen)
-        middle, x = 14.0, self._x(self.value())
+        middle, x = 14.0, self.x_of(self.value())
         painter.setBrush(QColor(c.track))
         painter.drawRoundedRect(QRectF(KNOB, middle - 3, self.width() - 2 * KNOB, 6), 3, 3)
         if self.isEnabled():
@@ -71,10 +72,10 @@ class MemorySlider(QSlider):
         c = self._look.colors
         painter.setPen(QPen(QColor(c.muted), 1.4))
         for value in (self.minimum(), self.maximum()):
-            x = self._x(value)
+            x = self.x_of(value)
             painter.drawLine(QPointF(x, middle + 10), QPointF(x, middle + 15))
         if self.isEnabled() and self._mark != self.value():
-            x = self._x(self._mark)
+            x = self.x_of(self._mark)
             painter.setPen(Qt.PenStyle.NoPen)
             painter.setBrush(QColor(c.text))
             painter.drawPolygon(
@@ -84,12 +85,12 @@ class MemorySlider(QSlider):
     def mousePressEvent(self, event: QMouseEvent) -> None:  # noqa: N802
         if event.button() == Qt.MouseButton.LeftButton:
             self.setSliderDown(True)
-            self.setValue(self._value_at(event.position().x()))
+            self.setValue(self.value_at(event.position().x()))
             self.setFocus(Qt.FocusReason.MouseFocusReason)
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:  # noqa: N802
         if self.isSliderDown():
-            self.setValue(self._value_at(event.position().x()))
+            self.setValue(self.value_at(event.position().x()))
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:  # noqa: N802
         self.setSliderDown(False)
@@ -112,6 +113,7 @@ class MemoryPanel(QFrame):
         self._sender = sender
         self._residency = residency
         self._budget: BudgetStatus | None = None
+        self._forecast = Forecast()
         self._available = 0
         self._exact = True
         self._size = label("", "figure")
@@ -123,9 +125,11 @@ class MemoryPanel(QFrame):
         self._error = label("", "error", wrap=True)
         self.slider = MemorySlider(look)
         self.slider.setEnabled(False)
+        self.curve = SpeedCurve(look, self.slider.x_of, self.slider.value_at)
         self._build()
         self.slider.valueChanged.connect(self._on_moved)
         self.slider.sliderReleased.connect(self._show)
+        self.curve.hovered.connect(self._show)
         sender.failed.connect(self._on_failed)
         sender.busy_changed.connect(self._on_busy)
 
@@ -142,6 +146,7 @@ class MemoryPanel(QFrame):
         column.setContentsMargins(14, 11, 14, 12)
         column.setSpacing(3)
         column.addLayout(head)
+        column.addWidget(self.curve)
         column.addWidget(self.slider)
         column.addLayout(ends)
         column.addSpacing(4)
@@ -172,6 +177,12 @@ class MemoryPanel(QFrame):
             self._exact = not health.model.residency_bias
             self._show()
 
+    def show_forecast(self, forecast: Forecast) -> None:
+        """What other positions of the slider would give."""
+        self._forecast = forecast
+        self.curve.set_points(forecast.points)
+        self._show()
+
     def show_status(self, status: Status) -> None:
         self._available = status.available_bytes
 
@@ -184,6 +195,8 @@ class MemoryPanel(QFrame):
     def clear(self) -> None:
         """No model, no plan."""
         self._budget = None
+        self._forecast = Forecast()
+        self.curve.set_points(())
         self._sender.reset()
         self.slider.setEnabled(False)
         self._size.setText("")
@@ -243,16 +256,29 @@ class MemoryPanel(QFrame):
             units.count(plan.slots), total, units.share(plan.slots, plan.experts)
         )
         self._slots.setText(line)
+        self.curve.set_value(plan.slots)
         self._parts.setText(strings.budget_parts(units.size(plan.base), units.size(plan.arena)))
-        self.slider.setAccessibleDescription(f"{units.size(plan.budget)}. {line}")
+        spoken = f"{units.size(plan.budget)}. {line}. {self._what_if(plan.slots)}"
+        self.slider.setAccessibleDescription(spoken.strip(" ."))
+
+    def _what_if(self, slots: int) -> str:
+        found = what_if(self._forecast.points, slots)
+        if found is None:
+            return ""
+        return strings.what_if(units.about(found.tokens_per_s), units.share(found.hit_rate, 1.0))
 
     def _show_hits(self, budget: BudgetStatus, moving: bool) -> None:
-        """While it moves: what the uses so far promise, and whether the memory is there."""
-        slots = self.slider.value()
+        """While it moves, or while the curve is pointed at: what that would give, and whether the
+        memory is there."""
+        pointed = self.curve.pointed_at >= 0 and not moving
+        slots = self.curve.pointed_at if pointed else self.slider.value()
         extra = predict(budget, slots).budget - budget.budget - self._available
         share = self._residency.best_share(slots) if moving else None
+        promise = self._what_if(slots) if moving or pointed else ""
         if moving and self._available and extra > 0:
             self._hits.setText(strings.over_available(units.size(extra)))
+        elif promise:
+            self._hits.setText(promise)
         elif share is not None:
             self._hits.setText(strings.predicted_hits(units.share(share, 1.0)))
         else:

@@ -1,19 +1,17 @@
-"""Replays recorded routing through a policy: how often it misses, and what it moves for that.
-
-The replay says nothing of time: what a step decides to copy is there when the next one starts.
-"""
+"""Recorded prompts as streams of steps, through a policy or through the offline optimum."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from engine.bench.belady import belady
 from engine.bench.trace import Trace
-from engine.tiers.policy import Experts, Keys, Move, Policy
+from engine.tiers.policy import Experts, Keys, Policy
+from engine.tiers.replay import Tally, replay_step
 
 FOLD_PROMPTS = 8  # a trace of so many prompts is split: each half is the other one's profile
 WARM_UP = 512  # tokens of a stream that are replayed but not counted, a quarter of it at most
@@ -77,76 +75,13 @@ def _counts(trace: Trace, ids: NDArray[np.integer]) -> NDArray[np.float64]:
     return counts
 
 
-@dataclass(slots=True)
-class Tally:
-    """Sums over the counted tokens. `copies` entered a slot although their bytes did not pass
-    through one anyway."""
-
-    sizes: NDArray[np.int64]  # [keys]
-    tokens: int = 0
-    routes: int = 0
-    misses: int = 0
-    missed_bytes: int = 0
-    copies: int = 0
-    copied_bytes: int = 0
-    counting: bool = field(default=False)
-
-    def missed(self, keys: Keys) -> None:
-        if self.counting:
-            self.misses += len(keys)
-            self.missed_bytes += int(self.sizes[keys].sum())
-
-    def copied(self, moves: list[Move]) -> None:
-        if self.counting:
-            self.copies += len(moves)
-            self.copied_bytes += sum(int(self.sizes[move.enters]) for move in moves)
-
-
 def replay(policy: Policy, stream: Stream, spare: int, streamed: bool, tally: Tally) -> None:
-    """Drive `policy` with `stream`, as the expert store does; add to `tally`.
-
-    `spare` bytes may be copied per token. `streamed`: a miss is read into memory anyway; else it is
-    computed where it is, and entering costs a copy.
-    """
+    """Drive `policy` with `stream`; `spare` bytes may be copied per token. See `replay_step`."""
     done = 0
-    at_once = not streamed and not policy.every_miss  # nothing happens within a step
     for step in stream.steps():
         tally.counting = done >= stream.warm_up
-        policy.begin_step(len(step))
-        if len(step) > 1:
-            _read(policy, step, streamed, tally)
-        else:
-            keys = step.ravel()
-            hit = policy.resident[keys]
-            if at_once or hit.all():
-                policy.use(keys)
-                tally.missed(keys[~hit])
-            else:
-                for of_layer in step[0]:
-                    missed = of_layer[~policy.resident[of_layer]]
-                    policy.use(of_layer)
-                    if len(missed):
-                        tally.missed(missed)
-                        moves = policy.admit(missed.tolist(), streamed=streamed)
-                        if not streamed:
-                            tally.copied(moves)
-            done += 1
-            if tally.counting:
-                tally.tokens += 1
-                tally.routes += len(keys)
-        tally.copied(policy.end_step(spare * len(step)))
-
-
-def _read(policy: Policy, step: Keys, streamed: bool, tally: Tally) -> None:
-    """A prompt. It is no token of an answer: only what it copies is counted."""
-    for of_layer in step.swapaxes(0, 1):
-        keys, uses = np.unique(of_layer, return_counts=True)
-        policy.use(keys, uses)
-        if streamed or policy.every_miss:
-            missed = keys[~policy.resident[keys]].tolist()
-            moves = policy.admit(missed, streamed=streamed)
-            if not streamed:
-                tally.copied(moves)
+        replay_step(policy, step, spare * len(step), streamed, tally)
+        done += len(step) == 1
 
 
 def replay_belady(experts: Experts, slots: int, stream: Stream, forced: bool, tally: Tally) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from engine.bench.plot import write_plot
-from engine.bench.replay import Stream, Tally, make_streams, replay, replay_belady
+from engine.bench.replay import Stream, make_streams, replay, replay_belady
 from engine.bench.trace import Trace, read_trace
 from engine.errors import SettingError
 from engine.gguf.reader import open_gguf
@@ -17,6 +17,7 @@ from engine.plan.build import build_plan
 from engine.settings import parse_bytes
 from engine.tiers.policies.table import POLICIES
 from engine.tiers.policy import Experts
+from engine.tiers.replay import Tally
 
 OPTIMA = {"belady": False, "belady-forced": True}  # must every miss enter?
 KNOWN = (*POLICIES, *OPTIMA)

@@ -10,11 +10,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from engine.bench.outlook import outlook
 from engine.bench.timeline import TOKENS, record, write_timeline
 from engine.errors import SettingError
 from engine.open_model import Engine, open_model
+from engine.protocol import Forecast, TierCounts
 from engine.settings import EngineSettings
-from engine.tiers.hardware import peak_bytes
+from engine.tiers.budget import expected_peak
+from engine.tiers.hardware import memory_for_model, peak_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,9 @@ def bench(settings: EngineSettings, work: Workload, as_json: bool, timeline: str
 
     Token ids are random but fixed; the `depth` tokens are read once and then stand before every
     run. The learned profile places the experts, and learns nothing from this.
+
+    The last run is predicted from those before it, or from measured bandwidths where there is none:
+    predicted_tok_s and predicted_hit_rate, and peak_predicted_bytes beside peak_rss_bytes.
 
     prefill_tok_s: `prompt_tokens` read behind `depth` tokens; decode_tok_s: `gen_tokens` steps
     behind both; ttft_s: the prompt, until the first token is chosen.
@@ -55,8 +61,15 @@ def bench(settings: EngineSettings, work: Workload, as_json: bool, timeline: str
         for _ in engine.session.read(depth):
             pass
         engine.session.model.state.keep()  # every run goes back to here
-        runs = [_run(engine, work, depth, seed) for seed in range(work.repeat)]
-        result = _report(engine, load_s, runs)
+        runs, expected = [], Forecast()
+        for seed in range(work.repeat):
+            if seed == work.repeat - 1:
+                expected = engine.forecast_now()
+            runs.append(_run(engine, work, depth, seed))
+        peak = peak_bytes()
+        result = _report(engine, load_s, runs, peak) | _predicted(
+            engine, settings, work, runs[-1], expected
+        )
         if timeline:
             line = record(engine.session, engine.store)
             write_timeline(timeline, line)
@@ -84,6 +97,7 @@ class _Run:
     ttft_s: float
     moved_bytes: int
     decoded: int
+    hit_rate: float  # of the answer
 
 
 def _run(engine: Engine, work: Workload, depth: list[int], seed: int) -> _Run:
@@ -96,22 +110,50 @@ def _run(engine: Engine, work: Workload, depth: list[int], seed: int) -> _Run:
         pass
     token = int(session.logits.argmax())
     ttft = time.perf_counter() - start
-    moved = engine.store.moved_bytes
+    before = engine.store.traffic()
     start = time.perf_counter()
     for _ in range(work.gen_tokens):
         session.append(token)
         token = int(session.logits.argmax())
     spent = time.perf_counter() - start
+    after = engine.store.traffic()
+    routes = max(after.routes.total - before.routes.total, 1)
+    hits = _in_slots(after.routes) - _in_slots(before.routes)
     return _Run(
         work.prompt_tokens / ttft,
         work.gen_tokens / spent if work.gen_tokens else None,
         ttft,
-        engine.store.moved_bytes - moved,
+        after.moved["disk"] - before.moved["disk"],
         work.gen_tokens,
+        hits / routes,
     )
 
 
-def _report(engine: Engine, load_s: float, runs: list[_Run]) -> dict[str, object]:
+def _in_slots(routes: TierCounts) -> int:
+    return routes.hot + routes.warm
+
+
+def _predicted(
+    engine: Engine, settings: EngineSettings, work: Workload, last: _Run, expected: Forecast
+) -> dict[str, object]:
+    """What was to be expected of the last run, beside what was measured."""
+    hit_rate, speed, basis = expected.hit_rate, expected.tokens_per_s, expected.basis
+    if not expected.points:
+        reading, profile = memory_for_model(engine.own_bytes), engine.profile
+        before = outlook(engine.plan, settings, engine.memory, reading, profile)
+        hit_rate, speed, basis = before.hit_rate, before.tokens_per_s, before.basis
+    tokens = work.depth + work.prompt_tokens + work.gen_tokens
+    step = min(settings.chunk, max(work.depth, work.prompt_tokens))
+    return {
+        "peak_predicted_bytes": expected_peak(engine.plan, engine.memory, tokens, step),
+        "hit_rate": round(last.hit_rate, 4),
+        "predicted_hit_rate": round(hit_rate, 4),
+        "predicted_tok_s": round(speed, 2),
+        "predicted_by": basis,
+    }
+
+
+def _report(engine: Engine, load_s: float, runs: list[_Run], peak: int) -> dict[str, object]:
     status = engine.budget()
     resident = status.bytes.hot + status.bytes.warm
     return {
@@ -132,6 +174,6 @@ def _report(engine: Engine, load_s: float, runs: list[_Run]) -> dict[str, object
         "hits": dataclasses.asdict(engine.hits()),
         "moved_bytes_per_token": sum(r.moved_bytes for r in runs)
         // max(1, sum(r.decoded for r in runs)),
-        "peak_rss_bytes": peak_bytes(),
-        "peak_device_bytes": peak_bytes(),  # the device is main memory
+        "peak_rss_bytes": peak,
+        "peak_device_bytes": peak,  # the device is main memory
     }

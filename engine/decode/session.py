@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,8 @@ class Session:
         self.tokens: list[int] = []
         self._stride = min(FIRST_STRIDE, model.chunk)  # prompt tokens of the next step
         self._logits = np.zeros((1, model.plan.vocab), np.float32)
+        # Told of the tokens of every step when it is over.
+        self.on_step: Callable[[int], None] = lambda _: None
 
     def begin(self, prompt: Sequence[int]) -> int:
         """Keep the longest prefix that the timeline shares with `prompt`; return its length.
@@ -97,3 +99,4 @@ class Session:
         rows = self._logits if want_logits else self._logits[:0]
         self.model.forward(np.array(ids, np.int32), len(self.tokens), rows, answer=answer)
         self.tokens.extend(ids)
+        self.on_step(len(ids))

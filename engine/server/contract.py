@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.protocol import BudgetStatus, ModelInfo, Residency, ResidencyDelta, TierCounts
+from engine.protocol import BudgetStatus, Forecast, ModelInfo, Residency, ResidencyDelta, TierCounts
 from engine.settings import EngineSettings
 from engine.text.generate import GenerationEvent, GenerationRequest
 from engine.text.prompt import RenderedPrompt
@@ -78,6 +78,8 @@ class LoadedModel(Protocol):
     def hits(self) -> TierCounts: ...
 
     def traffic(self) -> Traffic: ...
+
+    def forecast(self) -> Forecast: ...
 
     def expert_uses(self) -> NDArray[np.int64]:
         """[layers, experts] routed uses since the model was opened."""

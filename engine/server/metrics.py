@@ -169,6 +169,11 @@ def _requests(at: Reading) -> Iterator[Metric]:
     yield _gauge_of("tokens_per_second", "Speed of the request that runs.", ("phase",), {
         ("prompt",): status.prompt_tokens_per_s, ("answer",): status.answer_tokens_per_s,
     })  # fmt: skip
+    forecast = at.work.forecast
+    if forecast.points:
+        predicted, measured = forecast.tokens_per_s, forecast.measured_tokens_per_s
+        yield _gauge("predicted_tokens_per_second", "Speed of answers, as predicted.", predicted)
+        yield _gauge("recent_tokens_per_second", "Speed of the last answers.", measured)
     yield _gauge("context_tokens", "Tokens in the context.", status.context_used)
     yield _gauge("context_size_tokens", "Tokens that fit into it.", status.context_size)
     for name, text, histogram in (

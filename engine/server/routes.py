@@ -3,6 +3,7 @@
 GET  /livez      that the process runs; the only route that never needs the token
 GET  /health     Health        GET /events   server-sent events: see engine.protocol
 GET  /budget     BudgetStatus  POST /budget  {"budget": "30%"}
+GET  /forecast   Forecast
 GET  /metrics    the state for Prometheus
 GET  /v1/models, /v1/models/ID    POST /v1/chat/completions, /v1/completions
 """
@@ -124,6 +125,11 @@ class Service:
         else:
             self.model()
             answer = self.worker.call(lambda model: model.budget())
+        return JsonResponse(to_json(await asyncio.wrap_future(answer)))
+
+    async def forecast(self, request: Request) -> Response:
+        self.model()
+        answer = self.worker.call(lambda model: model.forecast())
         return JsonResponse(to_json(await asyncio.wrap_future(answer)))
 
     async def metrics(self, request: Request) -> Response:
@@ -280,6 +286,7 @@ def create_app(
             route("/events", Service.events, "GET"),
             route(METRICS_PATH, Service.metrics, "GET"),
             route("/budget", Service.budget, "GET", "POST"),
+            route("/forecast", Service.forecast, "GET"),
             route("/v1/models", Service.models, "GET"),
             route("/v1/models/{name:path}", Service.one_model, "GET"),
             route("/v1/chat/completions", Service.chat, "POST"),

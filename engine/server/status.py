@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from engine.protocol import Status, TierCounts
+from engine.protocol import Forecast, Status, TierCounts
 from engine.text.generate import GenerationEvent, PromptProgress, TextDelta
 from engine.tiers.hardware import process_bytes, read_memory
 from engine.tiers.traffic import Traffic
@@ -37,6 +37,7 @@ class Work:
     hits: TierCounts = dataclasses.field(default_factory=TierCounts)
     resident_bytes: int = 0
     traffic: Traffic = dataclasses.field(default_factory=Traffic)
+    forecast: Forecast = dataclasses.field(default_factory=Forecast)
 
 
 class Speed:
@@ -82,7 +83,8 @@ def figures(status: Status) -> str:
         status.state,
         f"{status.queued} waiting",
         f"prompt {status.prompt_tokens_per_s:.1f} tok/s",
-        f"answer {status.answer_tokens_per_s:.1f} tok/s",
+        f"answer {status.answer_tokens_per_s:.1f} tok/s, "
+        f"{status.predicted_tokens_per_s:.1f} predicted",
         f"context {status.context_used:,} of {status.context_size:,}",
     ]
     if hits.total:
@@ -119,6 +121,7 @@ class Ticker:
             resident_bytes=work.resident_bytes,
             process_bytes=process_bytes(),
             available_bytes=read_memory().available,
+            predicted_tokens_per_s=work.forecast.tokens_per_s,
         )
 
     def changed(self) -> None:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from engine.errors import StokerError
-from engine.protocol import PROTOCOL_VERSION, BudgetStatus, Health
+from engine.protocol import PROTOCOL_VERSION, BudgetStatus, Forecast, Health
 from engine.server.contract import LoadedModel, Progress
 from engine.server.errors import ApiError, not_ready, stopping
 from engine.server.events import Hub
@@ -82,6 +82,7 @@ class Worker:
         self._delta_due = 0.0
         self._budget_due = 0.0
         self.budget: BudgetStatus | None = None  # the last that readers were told
+        self._forecast = Forecast()  # that too
         self._thread = threading.Thread(target=self._main, name="worker", daemon=True)
         self.model: LoadedModel | None = None  # set once, when it is ready
         self.health = Health(PROTOCOL_VERSION, "starting", 0, 0)
@@ -309,7 +310,7 @@ class Worker:
     # -- what readers of /events see -------------------------------------------------------
 
     def _report(self, model: LoadedModel) -> None:
-        """Send what moved, at most 20 times a second, and the budget if it changed."""
+        """Send what moved, at most 20 times a second, budget and forecast if they changed."""
         now = time.monotonic()
         if now >= self._delta_due:
             self._delta_due = now + DELTA_SECONDS
@@ -322,6 +323,10 @@ class Worker:
             if budget != self.budget:
                 self.budget = budget
                 self._hub.post(budget)
+            forecast = model.forecast()
+            if forecast != self._forecast:
+                self._forecast = forecast
+                self._hub.post(forecast)
 
     def _report_end(self, model: LoadedModel) -> None:
         """After a request: the last delta, and a check that the deltas tell the truth."""
@@ -345,6 +350,7 @@ class Worker:
             model.hits(),
             resident,
             model.traffic(),
+            self._forecast,
         )
         if state != before:
             self._on_change()

@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass, replace
+
+import numpy as np
 
 from engine.errors import BudgetError, BudgetTooLargeError, SettingError
 from engine.plan.spec import AttentionSpec, DeltaNetSpec, ExpertsSpec, ModelPlan
 from engine.settings import EngineSettings, parse_bytes, parse_share
 from engine.tiers.hardware import MemoryReading
+from engine.tiers.policy import Experts
 from engine.tiers.pressure import roomy
 from engine.tiers.raw_file import BLOCK
 
 ALIGN = 64  # bytes of a cache line
 DIRECT_BYTES = 16 * BLOCK  # a matrix that is worth the gap in front of it
+HUGE_PAGE = 2 << 20  # bytes; the slots of each size end within one (see arena.py)
+# What the process takes beyond what it had when it planned: code that runs first then, stacks and
+# allocators of threads, tables of experts. Measured.
+GROWTH = 6 << 20
 KV_BLOCKS = {"f16": (1, 2), "q8_0": (32, 34)}  # values of a block of keys or values, and its bytes
 SNAPSHOTS = 4  # earlier states of recurrent layers that are kept, beside the running one
+# Of the experts' inner rows: what is written of them (gate and up in float32, the product in int8),
+# and what the largest part of a layer's experts takes where they come in parts.
+INNER_USED = 9.5 / 15
+INNER_PART = 0.5
+UNEVEN = 1.05  # times their share of the arena: the most that slots of one size come to take
+CTX_STEP = 256  # tokens: contexts that are proposed are multiples
 AUTO_CONTEXT = 32768  # tokens, unless the model or the memory says less
 SPARE_SLOTS = 16  # of the largest size
 LEAST_RESERVE = (4 << 30) // 5  # bytes, of an automatic one
@@ -67,7 +81,7 @@ class MemoryPlan:
     dense: int
     kv: int  # keys, values and recurrent states
     scratch: int
-    reserve: int
+    reserve: int  # the process itself: interpreter, libraries, vocabulary; and pages partly used
     arena: int
     arena_full: int  # the arena that holds every expert
     arena_most: int  # what it may take at any budget
@@ -123,7 +137,7 @@ def plan_memory(
         room = memory.available if most is None else min(memory.available, most)
         while context > 1024 and kv_bytes(plan, context, kv) > room // 8:
             context //= 2
-    full = sum(slot_layout(x).size * x.count for x in plan.expert_layers.values())
+    full = sum(size * count for size, count in _slot_sizes(plan).items())
     parts = MemoryPlan(
         context=context,
         dense=sum(ref.nbytes for ref in plan.dense_tensors),
@@ -131,7 +145,7 @@ def plan_memory(
         scratch=scratch_bytes(plan, context, chunk)
         + staging_slots(plan) * largest_slot(plan)
         + spare_bytes(plan),
-        reserve=0,  # device = cpu: the driver and its context take nothing
+        reserve=memory.own + GROWTH + sum(_page_loss(*each) for each in _slot_sizes(plan).items()),
         arena=0,
         arena_full=full,
         arena_most=min(full, slots * largest_slot(plan)) if slots else full,
@@ -139,6 +153,31 @@ def plan_memory(
         reserve_asked=None if reserve == "auto" else parse_bytes(reserve, "--reserve"),
     )
     return with_budget(parts, budget, memory)
+
+
+def expected_peak(plan: ModelPlan, memory: MemoryPlan, tokens: int, step: int) -> int:
+    """Bytes that the whole process will take at most, once `tokens` of the context were used and
+    the longest step over a prompt had `step` tokens.
+
+    That is the budget less what nothing was written to: memory that is only set aside takes none.
+    The experts' inner rows are those of the experts that are computed together: all of a layer when
+    they are resident, else parts of them.
+    """
+    share = memory.arena / memory.arena_full if memory.arena_full else 1.0
+    # The huge page in which the slots of a size end is there as a whole. How many slots of a size
+    # there are varies a little; where they once ended, that page stays.
+    pages = sum(
+        int(_pages(size) * count * min(share * UNEVEN, 1)) % HUGE_PAGE or HUGE_PAGE
+        for size, count in _slot_sizes(plan).items()
+    )
+    scratch = scratch_bytes(plan, memory.context, step)
+    scratch -= int(4 * step * _inner(plan) * (1 - INNER_USED * max(share, INNER_PART)))
+    if share < 1:
+        scratch += staging_slots(plan) * largest_slot(plan)
+        scratch += spare_bytes(plan) if share else 0
+    states = (1 + SNAPSHOTS) * state_bytes(plan)
+    kv = states + (memory.kv - states) * tokens // memory.context
+    return memory.budget - pages - (memory.scratch - scratch) - (memory.kv - kv)
 
 
 def plan_for(plan: ModelPlan, settings: EngineSettings, memory: MemoryReading) -> MemoryPlan:
@@ -167,7 +206,7 @@ def with_budget(parts: MemoryPlan, budget: str, memory: MemoryReading) -> Memory
                 f"A budget of {size:,} bytes misses {missing:,} bytes: dense weights "
                 f"{parts.dense:,}, {parts.context:,} tokens of context {parts.kv:,} and scratch "
                 f"{parts.scratch:,} must be resident",
-                f"Use --budget {parts.least} or more, or a smaller --ctx",
+                f"Use --budget {parts.least} or more{_or_context(parts, missing)}",
                 missing,
                 parts.least,
             )
@@ -202,14 +241,25 @@ def _check_fits(plan: MemoryPlan, budget: str, memory: MemoryReading) -> None:
         )
     missing = plan.budget - memory.available
     if missing > 0:
-        fits = max(memory.available, plan.least)
+        nearest = f"Use --budget {memory.available} or less"
+        if memory.available < plan.least:
+            nearest = f"Free {plan.least - memory.available:,} bytes for --budget {plan.least}"
         raise BudgetTooLargeError(
             f"--budget {budget} takes {plan.budget:,} bytes, {missing:,} more than the "
             f"{memory.available:,} that are free",
-            f"Use --budget {fits} or less, a smaller --ctx, or close other programs",
+            nearest + _or_context(plan, plan.least - memory.available),
             missing,
             plan.least,
         )
+
+
+def _or_context(parts: MemoryPlan, missing: int) -> str:
+    """What else helps when `missing` bytes are missing to the least budget, if anything: the
+    largest context that leaves them."""
+    if missing <= 0:
+        return ", or close other programs"
+    context = (parts.kv - missing) * parts.context // max(parts.kv, 1) // CTX_STEP * CTX_STEP
+    return f", or --ctx {context} or less" if context > 0 else ""
 
 
 def kv_bytes(plan: ModelPlan, context: int, kv: str) -> int:
@@ -235,11 +285,15 @@ def scratch_bytes(plan: ModelPlan, context: int, chunk: int) -> int:
     inner rows (gate, up and their product) are the kernels' own and grow by a quarter more than
     they need.
     """
-    inner = max((x.used * x.ff for x in plan.expert_layers.values()), default=0) * 3 * 5 // 4
     widest = max(sum(part.widths) for x in plan.layers for part in (x.mixer, x.feed_forward))
     ids = plan.most_used * len(plan.expert_layers)
-    rows = 3 * plan.embd + widest + inner + ids
+    rows = 3 * plan.embd + widest + _inner(plan) + ids
     return 4 * (chunk * rows + plan.vocab + context * plan.rope.dims)
+
+
+def _inner(plan: ModelPlan) -> int:
+    """Values of the experts' inner rows of one token, as they are set aside."""
+    return max((x.used * x.ff for x in plan.expert_layers.values()), default=0) * 3 * 5 // 4
 
 
 def staging_slots(plan: ModelPlan) -> int:
@@ -252,6 +306,39 @@ def spare_bytes(plan: ModelPlan) -> int:
     """What the arena may keep of slots that are of no use at the moment (see `Arena`)."""
     sizes = {slot_layout(x).size for x in plan.expert_layers.values()}
     return SPARE_SLOTS * max(sizes) if len(sizes) > 1 else 0
+
+
+def expert_slots(plan: ModelPlan) -> Experts:
+    """The sizes of all slots, as policies know a model."""
+    sizes = np.zeros((len(plan.layers), plan.most_experts), np.int64)
+    for layer, x in plan.expert_layers.items():
+        sizes[layer, : x.count] = slot_layout(x).size
+    return Experts(sizes, plan.most_used)
+
+
+def token_dense_bytes(plan: ModelPlan) -> int:
+    """Dense weights that one token of an answer reads: all but the embeddings of other tokens."""
+    dense = sum(ref.nbytes for ref in plan.dense_tensors)
+    if plan.output.name != plan.token_embedding.name:
+        dense -= plan.token_embedding.nbytes
+    return dense
+
+
+def _slot_sizes(plan: ModelPlan) -> Counter[int]:
+    """Experts by the size of their slots."""
+    sizes = Counter(expert_slots(plan).sizes.ravel().tolist())
+    sizes.pop(0, None)  # layers may have fewer experts than the widest
+    return sizes
+
+
+def _page_loss(size: int, count: int) -> int:
+    """Bytes that `count` slots of `size` bytes may take beyond their own: the rest of each slot's
+    last page, and one huge page that is partly used."""
+    return (_pages(size) - size) * count + HUGE_PAGE
+
+
+def _pages(n: int) -> int:
+    return -(-n // BLOCK) * BLOCK
 
 
 def largest_slot(plan: ModelPlan) -> int:

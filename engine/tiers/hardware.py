@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import mmap
 import sys
@@ -44,10 +45,12 @@ _CONTROLLERS = (
 
 @dataclass(frozen=True, slots=True)
 class MemoryReading:
-    """Main memory in bytes: all of it, and what a new allocation could still get."""
+    """Main memory in bytes: all of it, and what a new allocation could still get. `own` of what is
+    available is taken by this process already, without any model."""
 
     total: int
     available: int
+    own: int = 0
 
 
 class MemoryStatusEx(ctypes.Structure):
@@ -102,6 +105,13 @@ def read_swapped_in() -> int:
     return int(words[words.index("pswpin") + 1]) * mmap.PAGESIZE if "pswpin" in words else 0
 
 
+def memory_for_model(own: int) -> MemoryReading:
+    """Memory now, if this process held nothing; it takes `own` bytes by itself."""
+    now = read_memory()
+    # Measured, not planned: a context that nobody has filled takes no memory yet.
+    return MemoryReading(now.total, min(now.available + process_bytes(), now.total), own)
+
+
 def _groups(controller: _Controller) -> list[Path]:
     """Folders of this process's group and of all groups around it. A container sees its own group
     as the root, whatever the path says."""
@@ -124,6 +134,10 @@ def process_bytes() -> int:
 
 def peak_bytes() -> int:
     """The largest resident set of this process so far."""
+    with contextlib.suppress(OSError, StopIteration):  # Linux; getrusage counts its parent's too
+        lines = Path("/proc/self/status").read_text().splitlines()
+        peak = next(line for line in lines if line.startswith("VmHWM:"))
+        return int(peak.split()[1]) * 1024
     if sys.platform == "win32":
         return int(psutil.Process().memory_info().peak_wset)
     import resource  # not on Windows

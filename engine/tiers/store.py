@@ -22,14 +22,14 @@ from engine.errors import DiskReadError
 from engine.plan.spec import ModelPlan
 from engine.protocol import ResidencyDelta, Tier, TierCounts
 from engine.tiers.arena import Arena, Slot, make_slots
-from engine.tiers.budget import largest_slot, slot_layout, spare_bytes, staging_slots
+from engine.tiers.budget import expert_slots, largest_slot, spare_bytes, staging_slots
 from engine.tiers.disk import ModelFiles
 from engine.tiers.fetch import Fetcher
 from engine.tiers.hardware import read_memory
 from engine.tiers.hits import Hits
 from engine.tiers.page_cache import PageCache
 from engine.tiers.policies.pool import PoolPolicy
-from engine.tiers.policy import PROMPT_TOKENS, Experts, Move, Policy
+from engine.tiers.policy import PROMPT_TOKENS, Move, Policy
 from engine.tiers.profile import RoutingProfile
 from engine.tiers.read_queue import DEPTH, Observer, Priority, ReadQueue, Ticket
 from engine.tiers.traffic import Traffic
@@ -58,10 +58,9 @@ class ExpertStore:
         hits_window: int = HITS_WINDOW,
         warmup_tokens: int = 0,
     ) -> None:
-        sizes = np.zeros((len(plan.layers), plan.most_experts), np.int64)
-        for layer, x in plan.expert_layers.items():
-            sizes[layer, : x.count] = slot_layout(x).size
-        self._width = sizes.shape[1]
+        experts = expert_slots(plan)
+        sizes = experts.sizes
+        self._width: int = sizes.shape[1]
         self._sizes = sizes.ravel()
         self._first = np.arange(len(sizes), dtype=np.intp)[:, None] * self._width  # key of a layer
         self._profile = profile
@@ -71,10 +70,10 @@ class ExpertStore:
         self._arena = Arena(arena_bytes, spare_bytes(plan))
         self._staging = make_slots(largest_slot(plan), staging_slots(plan))
         self._idle = list(self._staging)
-        self._policy = policy(Experts(sizes, plan.most_used), arena_bytes, profile.counts)
+        self._policy = policy(experts, arena_bytes, profile.counts)
         self._policy.warm_up(warmup_tokens)
         self._table = np.zeros(sizes.shape, np.uint64)
-        self.tiers = np.full(sizes.shape, Tier.FROZEN, np.uint8)
+        self.tiers: NDArray[np.uint8] = np.full(sizes.shape, Tier.FROZEN, np.uint8)
         self._slots: dict[int, Slot] = {}
         self._pending: dict[int, None] = {}  # have a slot by the policy, are not read yet
         self.pending_bytes = 0
@@ -332,6 +331,12 @@ class ExpertStore:
     @property
     def resident_bytes(self) -> int:
         return self._arena.used
+
+    @property
+    def read_rate(self) -> float:
+        """Bytes per second of the reads so far, while anything was being read; 0 before."""
+        nbytes, seconds = self._queue.totals()
+        return nbytes / seconds if seconds else 0.0
 
     @property
     def moved_bytes(self) -> int:

@@ -62,6 +62,9 @@ def test_bench_prints_the_contract(run: Run, model: str) -> None:
     assert sum(result["hits"].values()) > 0
     assert result["load_s"] > 0 and result["peak_rss_bytes"] > 10 << 20
     assert result["moved_bytes_per_token"] >= 0 and result["peak_device_bytes"] > 0
+    assert result["peak_predicted_bytes"] > 10 << 20
+    assert 0 <= result["predicted_hit_rate"] <= 1 and result["predicted_tok_s"] > 0
+    assert "GB/s" in result["predicted_by"]  # too few tokens to go by them
 
 
 def test_logits_take_ids_or_a_text(run: Run, model: str, tmp_path: Path) -> None:
@@ -112,11 +115,17 @@ def test_approximate_answers_are_marked(run: Run, model: str, tmp_path: Path) ->
         assert result["approximate"] is (bias > 0) and result["residency_bias"] == bias
 
 
-def test_plan_adds_up(run: Run, model: str) -> None:
-    code, out, _ = run("plan", model, "--budget", "50%", "--json")
+def test_plan_adds_up(run: Run, model: str, tmp_path: Path) -> None:
+    code, out, _ = run("plan", model, "--budget", "50%", "--json", "--profile-dir", str(tmp_path))
     plan = json.loads(out)
     assert code == 0
-    assert plan["budget"] == plan["dense"] + plan["kv"] + plan["scratch"] + plan["arena"]
+    parts = ("dense", "kv", "scratch", "reserve", "arena")
+    assert plan["budget"] == sum(plan[part] for part in parts)
+    assert plan["cold"] + plan["frozen"] == plan["arena_full"] - plan["arena"]
+    predicted = plan["predicted"]
+    assert 0.3 < predicted["hit_rate"] < 0.7  # half of the experts, and nothing is known
+    assert predicted["tokens_per_s"] > 0 and predicted["disk_share"] == 0.0
+    assert "nothing known" in predicted["basis"] and "main memory at" in predicted["basis"]
     assert plan["experts"] == 12 and plan["experts_resident"] == 6
     assert "6 of 12 experts" in run("plan", model, "--budget", "50%")[1]
     small = json.loads(run("plan", model, "--ram", str(plan["budget"]), "--json")[1])
@@ -125,6 +134,8 @@ def test_plan_adds_up(run: Run, model: str) -> None:
     assert json.loads(out)["left_free"] == 64 << 20
     rows = [line.split() for line in run("plan", model, "--reserve", "64MiB")[1].splitlines()]
     assert ["left", "to", "other", "programs,", "at", "least", "64.0", "MiB"] in rows
+    table = run("plan", model, "--budget", "100%")[1]
+    assert "12 of 12 experts" in table and "predicted hit rate" in table and "100.0%" in table
 
 
 def test_inspect_lists_keys_and_tensors(run: Run, model: str) -> None:

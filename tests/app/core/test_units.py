@@ -41,6 +41,13 @@ def test_share(part: float, whole: float, text: str) -> None:
 
 def test_rate_and_count() -> None:
     assert [units.rate(v) for v in (123.4, 12.34, 0.5)] == ["123", "12.3", "0.50"]
+    assert [units.about(v) for v in (834.0, 13.6, 2.34, 2.0, 0.123)] == [
+        "830",
+        "14",
+        "2.3",
+        "2",
+        "0.12",
+    ]
     assert units.count(24576) == "24\u202f576"
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app.models.memory import BudgetSender, predict
-from engine.protocol import BudgetStatus, TierCounts
+from app.models.memory import BudgetSender, predict, what_if
+from engine.protocol import BudgetStatus, ForecastPoint, TierCounts
 
 
 def plan(slots: int = 10, total: int = 144, each: int = 1000) -> BudgetStatus:
@@ -51,6 +51,37 @@ def test_ends_are_least_and_most_even_when_nothing_divides() -> None:
 def test_no_experts() -> None:
     none = BudgetStatus(5, 5, 0, 0, 0, 0, 0, 5, 5, 0, TierCounts(), TierCounts())
     assert predict(none, 3).budget == 5
+
+
+POINTS = (
+    ForecastPoint(5000, 0, 0.0, 1.0, 2.0),
+    ForecastPoint(77000, 72, 0.75, 0.25, 4.0),
+    ForecastPoint(149000, 144, 1.0, 0.0, 4.0),
+)
+
+
+@pytest.mark.parametrize(
+    ("slots", "seconds", "hits"),
+    [
+        (-5, 0.5, 0.0),
+        (0, 0.5, 0.0),
+        (36, 0.375, 0.375),
+        (72, 0.25, 0.75),
+        (108, 0.25, 0.875),
+        (144, 0.25, 1.0),
+        (999, 0.25, 1.0),
+    ],
+)
+def test_what_if_lies_between_points_by_time(slots: int, seconds: float, hits: float) -> None:
+    found = what_if(POINTS, slots)
+    assert found is not None
+    assert 1 / found.tokens_per_s == pytest.approx(seconds)
+    assert found.hit_rate == pytest.approx(hits)
+
+
+def test_no_forecast_promises_nothing() -> None:
+    assert what_if((), 5) is None
+    assert what_if((ForecastPoint(1, 0, 0.0, 0.0, 0.0),), 0) is None
 
 
 class Engine:

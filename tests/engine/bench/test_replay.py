@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from engine.bench.belady import NEVER, belady, next_uses
-from engine.bench.replay import Stream, Tally, make_streams, replay, replay_belady
+from engine.bench.replay import Stream, make_streams, replay, replay_belady
 from engine.bench.trace import Trace, read_trace
 from engine.tiers.policies.table import POLICIES
 from engine.tiers.policy import Experts
+from engine.tiers.replay import Tally
 
 DATA = Path(__file__).parents[2] / "data"
 

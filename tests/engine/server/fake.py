@@ -12,7 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.errors import BudgetError, ChatTemplateError, SettingError
-from engine.protocol import BudgetStatus, ModelInfo, Residency, ResidencyDelta, TierCounts
+from engine.protocol import (
+    BudgetStatus,
+    Forecast,
+    ForecastPoint,
+    ModelInfo,
+    Residency,
+    ResidencyDelta,
+    TierCounts,
+)
 from engine.text.generate import (
     Finished,
     GenerationEvent,
@@ -213,6 +221,14 @@ class FakeModel:
     def traffic(self) -> Traffic:
         self._enter()
         return Traffic(TierCounts(10, 20, 30, 40), 7, {"disk": 7 * EXPERT_BYTES}, replaced=5)
+
+    def forecast(self) -> Forecast:
+        self._enter()
+        if not self.steps:
+            return Forecast()
+        points = (ForecastPoint(5000, 0, 0.0, 1.0, 2.0), ForecastPoint(69000, 64, 1.0, 0.0, 8.0))
+        share = self._slots / (LAYERS * EXPERTS)
+        return Forecast(points, share, 2.0 + 6 * share, 4.5, "a guess")
 
     def expert_uses(self) -> NDArray[np.int64]:
         self._enter()

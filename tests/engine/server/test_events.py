@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import socket
 import threading
@@ -16,6 +17,7 @@ import pytest
 from engine.protocol import (
     EVENTS,
     BudgetStatus,
+    Forecast,
     Health,
     Residency,
     ResidencyDelta,
@@ -138,6 +140,23 @@ def test_rates_while_working(started: Running) -> None:
     assert len(times["status"]) <= 4 * seconds + 6  # and one for each change of state
     assert {"prompt", "answer", "idle"} <= {state for state, _ in states}
     assert max(speed for state, speed in states if state == "answer") > 20
+
+
+def test_a_forecast_is_told_when_there_is_one(started: Running) -> None:
+    with started.http() as client, client.stream("GET", "/events") as response:
+        stream = events(response.iter_lines())
+        with started.http() as other:
+            before = from_json(Forecast, other.get("/forecast").json())
+            assert before.points == () and before.tokens_per_s == 0
+            assert other.post(CHAT, json=ASK).status_code == 200
+            told = next(value for key, value in stream if key == "forecast")
+            assert told == from_json(Forecast, other.get("/forecast").json())
+            assert [point.slots for point in told.points] == [0, 64]
+            status = next(v for _, v in stream if isinstance(v, Status) and v.state == "idle")
+            assert status.predicted_tokens_per_s == told.tokens_per_s == 2.0 + 6 * 8 / 64
+    with started.http() as client, client.stream("GET", "/events") as response:
+        late = [key for key, _ in itertools.islice(events(response.iter_lines()), 5)]
+    assert late[-1] == "forecast"  # who comes later is told it too
 
 
 def test_loading_is_told(started: Running) -> None:

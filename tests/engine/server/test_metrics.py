@@ -82,6 +82,8 @@ def test_the_state_is_told_in_both_formats(served: Running, accept: str) -> None
     assert sum(value(samples, "tier_bytes", tier=t) for t in tiers) == (
         LAYERS * EXPERTS * EXPERT_BYTES
     )
+    assert value(samples, "predicted_tokens_per_second") == 2.0 + 6 * 8 / 64
+    assert value(samples, "recent_tokens_per_second") == 4.5
     assert value(samples, "process_resident_bytes") > 1e6
     assert value(samples, "requests_running") == value(samples, "requests_waiting") == 0
 

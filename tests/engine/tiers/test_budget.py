@@ -8,7 +8,16 @@ import pytest
 
 from engine.errors import BudgetError, SettingError
 from engine.plan.spec import AttentionSpec, ModelPlan
-from engine.tiers.budget import kv_bytes, largest_slot, plan_memory, slot_layout, with_budget
+from engine.tiers.budget import (
+    GROWTH,
+    HUGE_PAGE,
+    expected_peak,
+    kv_bytes,
+    largest_slot,
+    plan_memory,
+    slot_layout,
+    with_budget,
+)
 from engine.tiers.hardware import MemoryReading
 from tests.engine.tiers.conftest import EXPERTS, LAYERS
 
@@ -26,7 +35,14 @@ def test_parts_add_up(plan: ModelPlan) -> None:
     assert memory.arena_full == EXPERTS * (2 * small + large)
     assert memory.arena == memory.arena_full // 2
     assert memory.dense == sum(t.nbytes for t in plan.dense_tensors)
-    assert memory.budget == memory.dense + memory.kv + memory.scratch + memory.arena
+    parts = memory.dense + memory.kv + memory.scratch + memory.reserve + memory.arena
+    assert memory.budget == parts
+    # The process itself, what it grows by, and a huge page for each of the two sizes of slots; the
+    # rest of the last page of every slot counts too.
+    taken = plan_memory(plan, "50%", 0, 16, "f16", replace(MEMORY, own=50 << 20)).reserve
+    assert taken == memory.reserve + (50 << 20)
+    lost = 2 * EXPERTS * (-small % 4096) + EXPERTS * (-large % 4096)
+    assert memory.reserve == GROWTH + 2 * HUGE_PAGE + lost
     assert memory.most == memory.least + memory.arena_full
 
 
@@ -187,6 +203,29 @@ def test_slots_cap_the_arena(plan: ModelPlan) -> None:
     assert with_budget(few, "100%", MEMORY).arena == 3 * slot
     many = plan_memory(plan, "100%", 0, 16, "f16", MEMORY, slots=1000)
     assert many.arena == many.arena_full
+
+
+def test_a_refusal_names_the_nearest_context_that_fits(plan: ModelPlan) -> None:
+    plan = replace(plan, context=4096)
+    parts = plan_memory(plan, "0%", 4096, 16, "f16", MEMORY)
+    with pytest.raises(BudgetError) as error:
+        plan_memory(plan, str(parts.least - 1000), 4096, 16, "f16", MEMORY)
+    assert "or --ctx 3840 or less" in str(error.value)  # 192 bytes a token
+    assert plan_memory(plan, str(parts.least - 1000), 3840, 16, "f16", MEMORY).arena >= 0
+    tight = MemoryReading(1 << 34, parts.least - 100_000)
+    with pytest.raises(BudgetError) as error:
+        plan_memory(plan, "0%", 4096, 16, "f16", tight)
+    assert "Free 100,000 bytes" in str(error.value) and "--ctx 3328" in str(error.value)
+    assert plan_memory(plan, "0%", 3328, 16, "f16", tight).budget <= tight.available
+
+
+@pytest.mark.parametrize("budget", ["0%", "40%", "100%"])
+def test_the_peak_is_the_budget_when_all_of_it_was_used(plan: ModelPlan, budget: str) -> None:
+    memory = plan_memory(plan, budget, 0, 16, "f16", MEMORY)
+    most = expected_peak(plan, memory, memory.context, 16)
+    assert memory.budget - 2 * HUGE_PAGE - memory.scratch < most < memory.budget
+    assert expected_peak(plan, memory, memory.context // 2, 16) == most - memory.kv // 2
+    assert expected_peak(plan, memory, memory.context, 4) < most
 
 
 @pytest.mark.parametrize("bad", ["", "abc", "-5%", "101%", "x%", "5 XiB", "-1GiB", "nan", "1e99"])
