@@ -22,7 +22,7 @@ import pytest
 
 from engine.open_model import Engine, open_model
 from engine.settings import EngineSettings
-from tests.builders.qwen3moe_file import Geometry
+from tests.builders.model_file import Geometry
 from tests.builders.synthetic import write_synthetic
 
 LAYERS = (2, 3)
