@@ -61,6 +61,8 @@ class Slot:
 
 def make_slots(size: int, count: int) -> list[Slot]:
     """`count` slots side by side. Raises OSError when the system has no memory for them."""
+    if count == 0:
+        return []
     stride = _pages(size)
     length = stride * count + _START - mmap.PAGESIZE
     # Windows has no flags: there a mapping without a file is private to the process anyway.

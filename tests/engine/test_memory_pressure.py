@@ -25,7 +25,7 @@ from engine.settings import EngineSettings
 from engine.text.generate import GenerationRequest, TextDelta
 from engine.tiers import watcher
 from engine.tiers.hardware import MemoryReading, read_memory
-from tests.builders.qwen3moe_file import Geometry
+from tests.builders.model_file import Geometry
 from tests.builders.synthetic import write_synthetic
 from tests.constrained import CONTROLLERS, Controller, memory_group
 
