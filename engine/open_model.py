@@ -88,7 +88,7 @@ class Engine:
         self.store, self._watcher = store, watcher
         self._files, self.profile = files, profile
         self._recorder, self._recent, self._forecaster = recorder, recent, forecaster
-        self._slot_bytes = memory.arena_full / store.count_tiers()[0].total  # on average
+        self._slot_bytes = memory.arena_full / max(store.count_tiers()[0].total, 1)  # on average
         session.model.on_routed, session.on_step = self._routed, self._stepped
         self.own_bytes = own_bytes  # of the process, without a model
         self._saved = time.monotonic()

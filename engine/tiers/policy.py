@@ -51,7 +51,7 @@ class Experts:
     @property
     def route_bytes(self) -> int:
         """Slots of one token's routes over all layers."""
-        return self.used * int(self.sizes.max(axis=1).sum())
+        return self.used * int(self.sizes.max(axis=1, initial=0).sum())
 
 
 class Move(NamedTuple):
