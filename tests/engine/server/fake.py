@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from engine.errors import BudgetError, ChatTemplateError, SettingError
 from engine.protocol import BudgetStatus, ModelInfo, Residency, ResidencyDelta, TierCounts
+from engine.text.dialects.table import PLAIN, Dialect
 from engine.text.generate import (
     Finished,
     GenerationEvent,
@@ -47,6 +48,8 @@ class FakeTemplate:
 
     def __init__(self) -> None:
         self.seen: list[Any] = []
+        self.dialect: Dialect = PLAIN
+        self.ending = ""  # of every prompt
 
     def render(
         self,
@@ -62,13 +65,14 @@ class FakeTemplate:
             raise ChatTemplateError("The chat template failed: roles must alternate")
         if "broken template" in text:
             raise RuntimeError("secret detail of a bug")
-        return RenderedPrompt(text)
+        return RenderedPrompt(text + self.ending)
 
 
 class FakeModel:
     """`gate`, when set, is asked once before every step, so a test decides when one happens.
 
-    It answers `w0 w1 w2 ...` beginning at the seed, until 12 words unless told otherwise.
+    It answers `w0 w1 w2 ...` beginning at the seed, until 12 words unless told otherwise, or the
+    `script`, three characters per token.
     """
 
     def __init__(self) -> None:
@@ -82,6 +86,7 @@ class FakeModel:
         self.context_used, self.context_size = 0, CONTEXT
         self.gate: threading.Semaphore | None = None
         self.words = 12
+        self.script = ""
         self.padding = ""  # makes every word longer
         self.requests: list[GenerationRequest] = []
         self.ended: list[str] = []  # how each request ended
@@ -129,10 +134,13 @@ class FakeModel:
                 return
         first = request.sampling.seed or 0
         answered = 0
-        while answered < min(request.max_tokens or 10**9, self.words):
+        words = -(-len(self.script) // 3) if self.script else self.words
+        while answered < min(request.max_tokens or 10**9, words):
             self._step(1)
             self.context_used += 1
             word = f"w{first + answered} {self.padding}"
+            if self.script:
+                word = self.script[3 * answered : 3 * answered + 3]
             if any(stop in word for stop in request.stop):
                 yield Finished("stop", total, 0, answered + 1, 0.1, 0.2)
                 return
