@@ -43,6 +43,7 @@ class Thoughts(QWidget):
         column.setSpacing(6)
         column.addWidget(self._toggle, 0, Qt.AlignmentFlag.AlignLeft)
         column.addWidget(self._text)
+        column.addSpacing(6)
         self._timer = QTimer(self, singleShot=True, interval=RENDER_MS)
         self._timer.timeout.connect(self._render)
         look.changed.connect(self._name)
