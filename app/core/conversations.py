@@ -224,7 +224,7 @@ class ConversationStore:
             raise StoreError(strings.conversation_not_read(str(error))) from error
         if head is None:
             raise StoreError(strings.conversation_not_read(key))
-        messages = [Message(*values, _calls(calls)) for *values, calls in rows]
+        messages = [Message(*(*values, _calls(calls))) for *values, calls in rows]
         for message in messages:
             if message.state == STREAMING:  # the window itself died while the answer came in
                 message.state = INTERRUPTED

@@ -131,14 +131,14 @@ def _approximate_line(engine: Engine, replaced: int) -> str:
 
 def _take(answer: Answer, events: list[AnswerEvent], as_json: bool) -> None:
     """Add events to the answer. What the model thinks goes to the standard error."""
-    answer.add(events)
-    if as_json:
-        return
     for event in events:
-        if isinstance(event, Reasoning):
+        if isinstance(event, Reasoning) and not as_json:
             print(event.text, end="", file=sys.stderr, flush=True)
-        elif isinstance(event, Content):
+        elif isinstance(event, Content) and not as_json:
+            if answer.reasoning and not answer.content:
+                print("\n", file=sys.stderr, flush=True)
             print(event.text, end="", flush=True)
+        answer.add([event])
 
 
 def _show_progress(phase: str, done: int, total: int) -> None:

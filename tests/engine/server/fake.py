@@ -134,8 +134,7 @@ class FakeModel:
                 return
         first = request.sampling.seed or 0
         answered = 0
-        words = -(-len(self.script) // 3) if self.script else self.words
-        while answered < min(request.max_tokens or 10**9, words):
+        while answered < min(request.max_tokens or 10**9, self._length()):
             self._step(1)
             self.context_used += 1
             word = f"w{first + answered} {self.padding}"
@@ -153,6 +152,9 @@ class FakeModel:
                 return
         reason = "length" if answered == request.max_tokens else "stop"
         yield Finished(reason, total, 0, answered, 0.1, 0.2)
+
+    def _length(self) -> int:
+        return -(-len(self.script) // 3) if self.script else self.words
 
     def _scores(self, word: str, top: int | None) -> tuple[TokenScore, ...]:
         if top is None:
