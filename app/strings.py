@@ -95,7 +95,7 @@ REGENERATE = "Answer again"
 EDIT = "Edit message"
 EDIT_SAVE = "Send again"
 EDIT_NOTE = "The messages after this one will be replaced."
-THINKING = "Thinking"
+THINKING = "Thinking…"
 THOUGHTS = "Thoughts"
 CODE = "Code"
 EARLIER = "Show earlier messages"
@@ -113,6 +113,19 @@ STATE_NOTES = {
 LENGTH_NOTE = "reached the token limit of the settings"
 ENGINE_NOT_READY = "The engine is still loading: the question is sent when it is ready."
 ENGINE_DOWN = "The engine is not running. Restart it to continue."
+
+
+def thoughts(seconds: float) -> str:
+    whole = round(seconds)
+    if not seconds:  # of a conversation that was kept before this was measured
+        return THOUGHTS
+    if whole < 60:
+        return f"Thought for {max(whole, 1)} s"
+    return f"Thought for {whole // 60} min {whole % 60} s"
+
+
+def tool_call(name: str) -> str:
+    return f"Tool call: {name}"
 
 
 def answer_meta(tokens: int, rate: str) -> str:

@@ -251,7 +251,8 @@ def sheet(c: Colors, size: int) -> str:
     #codebody {{ background: transparent; border: none; padding: 6px 10px;
                 selection-background-color: {c.accent}; }}
     #codebody:focus {{ border: 1px solid {c.focus}; border-radius: 4px; }}
-    #thoughts {{ color: {c.muted}; border-left: 2px solid {c.border}; padding-left: 10px; }}
+    #thoughts {{ color: {c.muted}; border: 0 solid {c.track}; border-left-width: 2px;
+                margin-left: 12px; padding-left: 12px; }}
     #rule {{ background: {c.border}; max-height: 1px; min-height: 1px; }}
     #banner {{ background: {c.error_soft}; border-bottom: 1px solid {c.border}; }}
     #composer {{ background: {c.surface}; border: 1px solid {c.border}; border-radius: 14px; }}
@@ -295,6 +296,7 @@ def _buttons(c: Colors, small: int) -> str:
     #toend {{ background: {c.surface}; border: 1px solid {c.border}; border-radius: 14px; }}
     #toend:hover {{ background: {c.hover}; }}
     #quiet {{ color: {c.muted}; font-size: {small}px; }}
+    #quiet:checked {{ background: transparent; }}
     """
 
 

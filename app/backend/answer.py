@@ -16,6 +16,7 @@ class AnswerStream(QObject):
 
     text = Signal(str)
     thinking = Signal(str)
+    call = Signal(int, str, str)  # a tool call: its number, then more of its name and arguments
     finished = Signal(str)  # the reason: stop, length
     failed = Signal(str)
 
@@ -85,6 +86,11 @@ class AnswerStream(QObject):
             if delta.get("content"):
                 self._tick()
                 self.text.emit(delta["content"])
+            for call in delta.get("tool_calls") or ():
+                self._tick()
+                function = call["function"]
+                name, arguments = function.get("name") or "", function.get("arguments") or ""
+                self.call.emit(call["index"], name, arguments)
 
     def _tick(self) -> None:
         self._last = time.monotonic()

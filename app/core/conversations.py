@@ -7,6 +7,8 @@ and a write that fails leaves the conversation in memory, where the next save fi
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import sqlite3
 import time
 import uuid
@@ -35,6 +37,10 @@ MIGRATIONS: tuple[str, ...] = (
     CREATE INDEX conversation_order ON conversations (updated);
     """,
     "ALTER TABLE messages ADD COLUMN residency_bias REAL NOT NULL DEFAULT 0",
+    """
+    ALTER TABLE messages ADD COLUMN thought REAL NOT NULL DEFAULT 0;
+    ALTER TABLE messages ADD COLUMN calls TEXT NOT NULL DEFAULT '[]';
+    """,
 )
 
 DONE, STREAMING, STOPPED, INTERRUPTED, FAILED = (
@@ -52,6 +58,14 @@ def new_id() -> str:
     return uuid.uuid4().hex
 
 
+@dataclass(slots=True)
+class Call:
+    """A tool that the model wants to have called. `arguments` is JSON text, if it was not cut."""
+
+    name: str = ""
+    arguments: str = ""
+
+
 @dataclass(slots=True, eq=False)
 class Message:
     """One entry of a conversation. `note` says why an answer ended early."""
@@ -67,6 +81,13 @@ class Message:
     created: float = field(default_factory=time.time)
     id: str = field(default_factory=new_id)
     residency_bias: float = 0.0  # of the engine; above 0 the answer is approximate
+    thought: float = 0.0  # seconds from the first to the last of `thinking`
+    calls: list[Call] = field(default_factory=list)
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything of an answer came."""
+        return bool(self.text or self.thinking or self.calls)
 
 
 @dataclass(slots=True, eq=False)
@@ -195,14 +216,15 @@ class ConversationStore:
             ).fetchone()
             rows = self._db.execute(
                 "SELECT role, text, thinking, state, note, tokens, rate, model, created, id,"
-                " residency_bias FROM messages WHERE conversation = ? ORDER BY position",
+                " residency_bias, thought, calls FROM messages WHERE conversation = ?"
+                " ORDER BY position",
                 (key,),
             ).fetchall()
         except sqlite3.Error as error:
             raise StoreError(strings.conversation_not_read(str(error))) from error
         if head is None:
             raise StoreError(strings.conversation_not_read(key))
-        messages = [Message(*row) for row in rows]
+        messages = [Message(*(*values, _calls(calls))) for *values, calls in rows]
         for message in messages:
             if message.state == STREAMING:  # the window itself died while the answer came in
                 message.state = INTERRUPTED
@@ -223,7 +245,7 @@ class ConversationStore:
             )
             db.executemany("DELETE FROM messages WHERE id = ?", [(key,) for key in removed])
             db.executemany(
-                "INSERT OR REPLACE INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                f"INSERT OR REPLACE INTO messages VALUES ({', '.join('?' * 15)})",
                 [
                     (
                         m.id,
@@ -239,6 +261,8 @@ class ConversationStore:
                         m.model,
                         m.created,
                         m.residency_bias,
+                        m.thought,
+                        json.dumps([dataclasses.asdict(call) for call in m.calls]),
                     )
                     for m in changed
                     if id(m) in order
@@ -252,6 +276,13 @@ class ConversationStore:
     def delete(self, key: str) -> None:
         with _Writing(self._db) as db:
             db.execute("DELETE FROM conversations WHERE id = ?", (key,))
+
+
+def _calls(text: str) -> list[Call]:
+    try:
+        return [Call(call["name"], call["arguments"]) for call in json.loads(text)]
+    except (ValueError, TypeError, KeyError):  # the message is worth more than what it called
+        return []
 
 
 def _small(name: str) -> bool:

@@ -12,7 +12,14 @@ from app import strings
 from app.backend.answer import AnswerStream
 from app.backend.client import Client
 from app.core import conversations as stored
-from app.core.conversations import Conversation, ConversationStore, Message, StoreError, Summary
+from app.core.conversations import (
+    Call,
+    Conversation,
+    ConversationStore,
+    Message,
+    StoreError,
+    Summary,
+)
 
 SAVE_MS = 2000  # a running answer is written to the disk this often
 TITLE_LENGTH = 48
@@ -57,7 +64,7 @@ class Chat(QObject):
     opened = Signal(object)  # Conversation: show this one
     added = Signal(object)  # Message of the shown conversation
     removed = Signal(object)  # list[Message]
-    text_added = Signal(object)  # Message: text or thinking grew
+    text_added = Signal(object)  # Message: text, thinking or calls grew
     finished = Signal(object)  # Message: it will not change any more
     busy_changed = Signal(bool)
     list_changed = Signal()
@@ -73,6 +80,7 @@ class Chat(QObject):
         self._stream: AnswerStream | None = None
         self._answer: Message | None = None
         self._home: Conversation | None = None  # where the running answer belongs
+        self._thinking_since = 0.0
         self._unsaved: dict[str, tuple[Conversation, set[str], set[str]]] = {}
         self.ready = False
         self.model_name = ""
@@ -224,9 +232,11 @@ class Chat(QObject):
         stream = AnswerStream(self._client, self._body(messages), self)
         stream.text.connect(self._on_text)
         stream.thinking.connect(self._on_thinking)
+        stream.call.connect(self._on_call)
         stream.finished.connect(self._on_finished)
         stream.failed.connect(self._on_failed)
         self._stream = stream
+        self._thinking_since = 0.0
 
     def _on_text(self, text: str) -> None:
         assert self._answer is not None
@@ -235,7 +245,19 @@ class Chat(QObject):
 
     def _on_thinking(self, text: str) -> None:
         assert self._answer is not None
+        now = time.monotonic()
+        self._thinking_since = self._thinking_since or now
         self._answer.thinking += text
+        self._answer.thought = now - self._thinking_since
+        self.text_added.emit(self._answer)
+
+    def _on_call(self, number: int, name: str, arguments: str) -> None:
+        assert self._answer is not None
+        calls = self._answer.calls
+        while len(calls) <= number:
+            calls.append(Call())
+        calls[number].name += name
+        calls[number].arguments += arguments
         self.text_added.emit(self._answer)
 
     def _on_finished(self, reason: str) -> None:
@@ -244,8 +266,7 @@ class Chat(QObject):
 
     def _on_failed(self, reason: str) -> None:
         assert self._answer is not None
-        begun = bool(self._answer.text or self._answer.thinking)
-        self._finish(stored.INTERRUPTED if begun else stored.FAILED, reason)
+        self._finish(stored.INTERRUPTED if self._answer.begun else stored.FAILED, reason)
 
     def _finish(self, state: str, note: str) -> None:
         answer, home, stream = self._answer, self._home, self._stream

@@ -102,10 +102,12 @@ class _Body(QPlainTextEdit):
 class CodeBlock(QFrame):
     """Grows while the answer streams, and is coloured once it is complete."""
 
-    def __init__(self, look: Look, parent: QWidget | None = None) -> None:
+    def __init__(self, look: Look, title: str = "", parent: QWidget | None = None) -> None:
+        """`title` stands in the header in place of the language."""
         super().__init__(parent)
         self.setObjectName("codeblock")
         self._look = look
+        self._name = title
         self._language = ""
         self._text = ""
         self._lines: list[list[highlight.Span]] = []
@@ -134,8 +136,8 @@ class CodeBlock(QFrame):
         """Set the text; when it only grew, the new part alone is inserted."""
         if language != self._language or not self._body.accessibleName():
             self._language = language
-            self._title.setText(language or strings.CODE)
-            self._body.setAccessibleName(f"{strings.CODE} {language}".strip())
+            self._title.setText(self._name or language or strings.CODE)
+            self._body.setAccessibleName(self._name or f"{strings.CODE} {language}".strip())
         if text.startswith(self._text) and self._text:
             cursor = self._body.textCursor()
             cursor.movePosition(cursor.MoveOperation.End)

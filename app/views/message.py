@@ -10,7 +10,6 @@ from PySide6.QtWidgets import (
     QLabel,
     QPlainTextEdit,
     QPushButton,
-    QToolButton,
     QVBoxLayout,
     QWidget,
 )
@@ -21,6 +20,7 @@ from app.core import units
 from app.core.conversations import Message
 from app.core.markdown import breakable
 from app.views.answer_body import AnswerBody
+from app.views.answer_parts import Calls, Thoughts
 from app.views.controls import IconButton, QuietButton, label
 from app.views.look import Look
 
@@ -167,42 +167,6 @@ class MessageEditor(QFrame):
         return super().eventFilter(watched, event)
 
 
-class Thoughts(QWidget):
-    """What the model thought before it answered, folded away."""
-
-    def __init__(self, look: Look, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self._look = look
-        self._toggle = QToolButton()
-        self._toggle.setObjectName("quiet")
-        self._toggle.setCheckable(True)
-        self._toggle.setFocusPolicy(Qt.FocusPolicy.TabFocus)
-        self._toggle.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
-        self._toggle.toggled.connect(self._unfold)
-        self._text = label("", "thoughts", wrap=True)
-        self._text.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        self._text.hide()
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.addWidget(self._toggle, 0, Qt.AlignmentFlag.AlignLeft)
-        column.addWidget(self._text)
-        look.changed.connect(self._name)
-        self.show_text("", True)
-
-    def show_text(self, text: str, running: bool) -> None:
-        self._text.setText(text)
-        self._toggle.setText(strings.THINKING if running else strings.THOUGHTS)
-        self._toggle.setAccessibleName(self._toggle.text())
-        self._name()
-
-    def _unfold(self, shown: bool) -> None:
-        self._text.setVisible(shown)
-        self._name()
-
-    def _name(self) -> None:
-        self._toggle.setIcon(self._look.icon("down" if self._toggle.isChecked() else "right"))
-
-
 class AnswerMessage(QWidget):
     """What the model wrote, over the full width, with its speed below."""
 
@@ -212,6 +176,7 @@ class AnswerMessage(QWidget):
         super().__init__(parent)
         self.message = message
         self._thoughts: Thoughts | None = None
+        self._calls: Calls | None = None
         self._look = look
         self._waiting = label(strings.WAITING, "muted")
         self._body = AnswerBody(look)
@@ -250,8 +215,9 @@ class AnswerMessage(QWidget):
     def update_text(self) -> None:
         """The message grew."""
         message = self.message
-        self._waiting.setVisible(not message.text and not message.thinking)
-        self._show_thinking(running=not message.text)
+        self._waiting.setVisible(not message.begun)
+        self._show_thinking(running=not message.text and not message.calls)
+        self._show_calls(running=True)
         if message.text:
             self._body.show_text(message.text)
 
@@ -260,6 +226,7 @@ class AnswerMessage(QWidget):
         message = self.message
         self._waiting.hide()
         self._show_thinking(running=False)
+        self._show_calls(running=False)
         self._body.finish(message.text)
         self._body.setVisible(bool(message.text))
         rate = units.rate(message.rate) if message.rate else ""
@@ -291,4 +258,12 @@ class AnswerMessage(QWidget):
         if self._thoughts is None:
             self._thoughts = Thoughts(self._look)
             self._column.insertWidget(0, self._thoughts)
-        self._thoughts.show_text(self.message.thinking, running)
+        self._thoughts.show_text(self.message.thinking, self.message.thought, running)
+
+    def _show_calls(self, running: bool) -> None:
+        if not self.message.calls:
+            return
+        if self._calls is None:
+            self._calls = Calls(self._look)
+            self._column.insertWidget(self._column.indexOf(self._body) + 1, self._calls)
+        self._calls.show_calls(self.message.calls, running)

@@ -13,6 +13,9 @@ from engine.errors import SettingError, StokerError
 from engine.open_model import Engine, open_model
 from engine.protocol import approximate_mark
 from engine.settings import ChatSettings, EngineSettings
+from engine.text.dialects.events import Answer, AnswerEvent, Content, Reasoning
+from engine.text.dialects.reader import AnswerReader
+from engine.text.dialects.schema import Tools
 from engine.text.generate import Finished, GenerationRequest, TextDelta
 
 Messages = list[dict[str, Any]]
@@ -71,33 +74,37 @@ def _talk(engine: Engine, sampling: ChatSettings, messages: Messages) -> None:
 
 def _answer(engine: Engine, sampling: ChatSettings, messages: Messages, as_json: bool) -> Finished:
     """Stream the answer to standard output and append it to `messages`. Ctrl+C stops it."""
-    prompt = engine.tokenizer.encode_prompt(engine.template.render(messages))
+    rendered = engine.template.render(messages)
+    prompt = engine.tokenizer.encode_prompt(rendered)
+    dialect = engine.template.dialect
+    reader = AnswerReader(dialect, rendered.marked, Tools(None))
     request = GenerationRequest(
         tuple(prompt),
         SamplingParams(temperature=sampling.temp, top_p=sampling.top_p, seed=sampling.seed),
         sampling.max_tokens or None,
+        markers=dialect.markers,
     )
     cancel = threading.Event()
     replaced = engine.traffic().replaced
-    text = ""
+    answer = Answer()
     finished = Finished("cancelled", len(prompt), 0, 0, 0.0, 0.0)
     # Ctrl+C ends the answer between two steps, never inside one.
     before = signal.signal(signal.SIGINT, lambda *_: cancel.set())
     try:
         for event in engine.generate(request, cancel):
             if isinstance(event, TextDelta):
-                text += event.text
-                if not as_json:
-                    print(event.text, end="", flush=True)
+                _take(answer, reader.push(event.text), as_json)
             elif isinstance(event, Finished):
                 finished = event
+        _take(answer, reader.finish(), as_json)
     finally:
         signal.signal(signal.SIGINT, before)
     if as_json:
         print(
             json.dumps(
                 {
-                    "text": text,
+                    "text": answer.content,
+                    "reasoning": answer.reasoning,
                     "finish_reason": finished.reason,
                     "prompt_tokens": finished.prompt_tokens,
                     "answer_tokens": finished.answer_tokens,
@@ -109,7 +116,8 @@ def _answer(engine: Engine, sampling: ChatSettings, messages: Messages, as_json:
         print()
     if engine.info.residency_bias:
         print(_approximate_line(engine, engine.traffic().replaced - replaced), file=sys.stderr)
-    messages.append({"role": "assistant", "content": text})
+    said = {"role": "assistant", "content": answer.content}
+    messages.append(said | ({"reasoning_content": answer.reasoning} if answer.reasoning else {}))
     return finished
 
 
@@ -119,6 +127,18 @@ def _approximate_line(engine: Engine, replaced: int) -> str:
         f"stoker: approximate answer: --residency-bias {engine.info.residency_bias:g} changed "
         f"{replaced} {choices} of experts"
     )
+
+
+def _take(answer: Answer, events: list[AnswerEvent], as_json: bool) -> None:
+    """Add events to the answer. What the model thinks goes to the standard error."""
+    for event in events:
+        if isinstance(event, Reasoning) and not as_json:
+            print(event.text, end="", file=sys.stderr, flush=True)
+        elif isinstance(event, Content) and not as_json:
+            if answer.reasoning and not answer.content:
+                print("\n", file=sys.stderr, flush=True)
+            print(event.text, end="", flush=True)
+        answer.add([event])
 
 
 def _show_progress(phase: str, done: int, total: int) -> None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from engine.protocol import BudgetStatus, Forecast, ModelInfo, Residency, ResidencyDelta, TierCounts
 from engine.settings import EngineSettings
+from engine.text.dialects.table import Dialect
 from engine.text.generate import GenerationEvent, GenerationRequest
 from engine.text.prompt import RenderedPrompt
 from engine.tiers.traffic import Traffic
@@ -31,6 +32,9 @@ class Tokens(Protocol):
 
 class Templates(Protocol):
     """The model's chat template. Called from the one thread that prepares requests."""
+
+    @property
+    def dialect(self) -> Dialect: ...
 
     def render(
         self,

@@ -1,4 +1,4 @@
-"""The `messages` and `tools` of a chat request, checked and in the shape that templates expect."""
+"""The `messages` of a chat request, checked and in the shape that templates expect."""
 
 from __future__ import annotations
 
@@ -83,17 +83,3 @@ def _tool_call(call: Any, where: str) -> dict[str, Any]:
     if not isinstance(arguments, str | dict):
         raise function.wrong("arguments", "a JSON object as text")
     return {**call, "type": "function", "function": {"name": name, "arguments": arguments}}
-
-
-def read_tools(fields: Fields) -> list[dict[str, Any]] | None:
-    """The tools that the template shows to the model; None for none."""
-    tools = fields.items("tools")
-    for index, tool in enumerate(tools):
-        if not isinstance(tool, dict) or not isinstance(tool.get("function"), dict):
-            where = f"tools[{index}]"
-            raise Fields({where: tool}).wrong(where, 'an object with type "function" and function')
-    choice = fields.data.get("tool_choice")
-    if choice not in (None, "auto", "none"):
-        text = "tool_choice can be auto or none, a model cannot be forced to call a tool"
-        raise unsupported("tool_choice", text)
-    return tools if tools and choice != "none" else None

@@ -3,51 +3,64 @@
 `prepare_chat` and `prepare_completion` check, render and tokenise; they run in one thread beside
 the event loop, so requests keep their order.
 
+Reasoning and tool calls are read out of the answer's text as the model's dialect writes them.
+
 `task_tag` or `session_id` in `metadata` name the routing profile that a request teaches.
 
 Beyond OpenAI's own fields: top_k, min_p, repetition_penalty, ignore_eos, chat_template_kwargs,
-return_progress (a chunk with `prompt_progress` after each step over the prompt), and `timings` in
-the answer, all named as in llama.cpp and vLLM.
+enable_thinking, documents, return_progress (a chunk with `prompt_progress` after each step over the
+prompt), and `timings` and `reasoning_content` in the answer, all named as in llama.cpp and vLLM.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from engine.protocol import ModelInfo
 from engine.server.contract import LoadedModel
 from engine.server.errors import ApiError
 from engine.server.fields import Fields, parse_object, unsupported
-from engine.server.messages import read_messages, read_tools
+from engine.server.messages import read_messages
 from engine.server.replies import ChatReply, CompletionReply, Options, Prepared
 from engine.server.sampling import read_sampling, read_stop
+from engine.server.tools import call_beginning, read_tools
 from engine.server.workload import read_workload
+from engine.text.dialects.reader import AnswerReader
+from engine.text.dialects.schema import Tools
 from engine.text.generate import GenerationRequest
 from engine.text.prompt import RenderedPrompt
 
 MAX_TOP_LOGPROBS = 20
 MAX_TOKENS = 2**31 - 1
 COMPLETION_TOKENS = 16  # OpenAI's default for /v1/completions
-_TEMPLATE_ARGUMENTS = ("messages", "tools", "add_generation_prompt")
+_TEMPLATE_ARGUMENTS = ("messages", "tools", "documents", "add_generation_prompt")
 
 
 def prepare_chat(body: bytes, model: LoadedModel) -> Prepared:
     """A chat request, ready for the queue. Raises ApiError, ChatTemplateError."""
     fields = Fields(parse_object(body))
     _check_common(fields, model.info)
-    messages, tools = read_messages(fields), read_tools(fields)
+    messages, use = read_messages(fields), read_tools(fields)
     for name in ("functions", "function_call", "audio"):
         if fields.data.get(name):
             raise unsupported(name, f"{name} is not supported", "Leave it out")
     rendered = model.template.render(
-        messages, tools=tools, add_generation_prompt=True, **_template_arguments(fields)
+        messages, tools=use.shown, add_generation_prompt=True, **_template_arguments(fields)
     )
+    dialect = model.template.dialect
+    # Not its text: what a user wrote must not look like a marker.
+    begun = call_beginning(use, dialect, rendered.marked)
+    reader = AnswerReader(
+        dialect, rendered.marked, Tools(use.shown), forced=begun, single=use.single
+    )
+    rendered = dataclasses.replace(rendered, marked=rendered.marked + begun)
     prompt = _fitting(_encode(rendered, model, "messages"), model, "messages")
     limit = fields.integer("max_completion_tokens", 1, MAX_TOKENS)
     if limit is None:
         limit = fields.integer("max_tokens", 1, MAX_TOKENS)
-    request = _request(fields, model, prompt, limit, _chat_logprobs(fields))
-    reply = ChatReply(model.info, _options(fields, request))
+    request = _request(fields, model, prompt, limit, _chat_logprobs(fields), dialect.markers)
+    reply = ChatReply(model.info, _options(fields, request), reader)
     return Prepared(request, reply, fields.flag("stream"))
 
 
@@ -127,9 +140,17 @@ def _template_arguments(fields: Fields) -> dict[str, Any]:
             raise unsupported(
                 "chat_template_kwargs", f"chat_template_kwargs must not hold {name!r}"
             )
+    if documents := fields.items("documents"):
+        arguments["documents"] = documents
     effort = fields.text("reasoning_effort")
-    if effort is not None:
+    thinking = None if effort != "none" else False
+    if effort is not None and effort != "none":
         arguments.setdefault("reasoning_effort", effort)
+    if fields.data.get("enable_thinking") is not None:
+        thinking = fields.flag("enable_thinking")
+    if thinking is not None:
+        for name in ("enable_thinking", "thinking"):  # templates know one or the other
+            arguments.setdefault(name, thinking)
     return arguments
 
 
@@ -202,6 +223,7 @@ def _request(
     prompt: tuple[int, ...],
     limit: int | None,
     logprobs: int | None,
+    markers: tuple[str, ...] = (),
 ) -> GenerationRequest:
     return GenerationRequest(
         prompt=prompt,
@@ -210,6 +232,7 @@ def _request(
         stop=read_stop(fields),
         top_logprobs=logprobs,
         ignore_end=fields.flag("ignore_eos"),
+        markers=markers,
         workload=read_workload(fields),
     )
 

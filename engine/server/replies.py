@@ -11,6 +11,16 @@ from typing import Any, Protocol
 
 from engine.protocol import ModelInfo, approximate_mark
 from engine.server.wire import json_bytes
+from engine.text.dialects.events import (
+    Answer,
+    AnswerEvent,
+    CallArguments,
+    CallFinished,
+    CallStarted,
+    Content,
+    Reasoning,
+)
+from engine.text.dialects.reader import AnswerReader
 from engine.text.generate import (
     Finished,
     GenerationEvent,
@@ -64,7 +74,7 @@ def data(value: Any) -> bytes:
 
 
 class _OpenAiReply:
-    """What chats and completions share. `delta` and `last` give the choice of a chunk."""
+    """What chats and completions share. `choices` and `last` give the choices of chunks."""
 
     prefix = ""
     stream_object = ""
@@ -80,9 +90,7 @@ class _OpenAiReply:
 
     def chunk(self, event: GenerationEvent) -> bytes:
         if isinstance(event, TextDelta):
-            if not event.text and not event.tokens:
-                return b""
-            return self._send([self.delta(event)])
+            return b"".join(self._send([choice]) for choice in self.choices(event))
         if isinstance(event, Finished):
             return self._end(event)
         return self._progress(event) if self._options.progress else b""
@@ -90,10 +98,10 @@ class _OpenAiReply:
     def failure(self, body: dict[str, Any]) -> bytes:
         return data(body)
 
-    def delta(self, answer: TextDelta) -> dict[str, Any]:
+    def choices(self, answer: TextDelta) -> list[dict[str, Any]]:
         raise NotImplementedError
 
-    def last(self, reason: str) -> dict[str, Any]:
+    def last(self, reason: str) -> list[dict[str, Any]]:
         raise NotImplementedError
 
     def _head(self, kind: str) -> dict[str, Any]:
@@ -116,7 +124,9 @@ class _OpenAiReply:
         return self._send([], prompt_progress=progress)
 
     def _end(self, event: Finished) -> bytes:
-        parts = [self._send([self.last(event.reason)], timings=timings(event))]
+        *before, last = self.last(event.reason)
+        parts = [self._send([choice]) for choice in before]
+        parts.append(self._send([last], timings=timings(event)))
         if self._options.include_usage:
             parts.append(self._send([], usage=usage(event)))
         parts.append(DONE)
@@ -128,21 +138,56 @@ class ChatReply(_OpenAiReply):
 
     prefix, stream_object = "chatcmpl", "chat.completion.chunk"
 
+    def __init__(self, model: ModelInfo, options: Options, reader: AnswerReader) -> None:
+        super().__init__(model, options)
+        self._reader = reader
+        self._called = False
+        self._scores: list[TokenScore] = []  # of tokens whose text the reader still holds back
+
     def opening(self) -> bytes:
         return self._send([self._choice({"role": "assistant", "content": ""})])
 
-    def delta(self, answer: TextDelta) -> dict[str, Any]:
-        return self._choice({"content": answer.text}, logprobs=self._logprobs(answer.tokens))
+    def choices(self, answer: TextDelta) -> list[dict[str, Any]]:
+        self._scores += answer.tokens
+        return self._written(self._reader.push(answer.text))
 
-    def last(self, reason: str) -> dict[str, Any]:
-        return self._choice({}, finish_reason=reason)
+    def last(self, reason: str) -> list[dict[str, Any]]:
+        choices = self._written(self._reader.finish())
+        called = reason == "stop" and self._called
+        logprobs = self._logprobs(self._scores) if self._scores else None
+        end = self._choice({}, finish_reason="tool_calls" if called else reason, logprobs=logprobs)
+        return [*choices, end]
+
+    def _written(self, events: Sequence[AnswerEvent]) -> list[dict[str, Any]]:
+        """The events as choices, the first of them with the scores of the tokens so far."""
+        choices = []
+        for event in events:
+            self._called = self._called or isinstance(event, CallFinished)
+            if delta := _delta(event):
+                choices.append(self._choice(delta, logprobs=self._logprobs(self._scores)))
+                self._scores = []
+        return choices
 
     def whole(self, answer: TextDelta, finished: Finished) -> dict[str, Any]:
+        read = Answer()
+        read.add([*self._reader.push(answer.text), *self._reader.finish()])
+        message: dict[str, Any] = {
+            "role": "assistant", "content": read.content, "refusal": None,
+        }  # fmt: skip
+        if read.reasoning:
+            message["reasoning_content"] = read.reasoning
+        if read.calls:
+            message["content"] = read.content or None
+            message["tool_calls"] = [
+                _call(function={"name": call.name, "arguments": call.arguments})
+                for call in read.calls
+            ]
+        called = finished.reason == "stop" and read.calls
         choice = {
             "index": 0,
-            "message": {"role": "assistant", "content": answer.text, "refusal": None},
+            "message": message,
             "logprobs": self._logprobs(answer.tokens),
-            "finish_reason": finished.reason,
+            "finish_reason": "tool_calls" if called else finished.reason,
         }
         return {
             **self._head("chat.completion"),
@@ -169,11 +214,13 @@ class CompletionReply(_OpenAiReply):
         super().__init__(model, options)
         self._offset = 0  # characters of the answer before the next token
 
-    def delta(self, answer: TextDelta) -> dict[str, Any]:
-        return self._choice(answer.text, logprobs=self._logprobs(answer.tokens))
+    def choices(self, answer: TextDelta) -> list[dict[str, Any]]:
+        if not answer.text and not answer.tokens:
+            return []
+        return [self._choice(answer.text, logprobs=self._logprobs(answer.tokens))]
 
-    def last(self, reason: str) -> dict[str, Any]:
-        return self._choice("", finish_reason=reason)
+    def last(self, reason: str) -> list[dict[str, Any]]:
+        return [self._choice("", finish_reason=reason)]
 
     def whole(self, answer: TextDelta, finished: Finished) -> dict[str, Any]:
         logprobs = self._logprobs(answer.tokens)
@@ -204,6 +251,24 @@ class CompletionReply(_OpenAiReply):
             ],
             "text_offset": offsets,
         }
+
+
+def _delta(event: AnswerEvent) -> dict[str, Any]:
+    """What a chunk says about `event`; nothing about the end of a call."""
+    match event:
+        case Content(text):
+            return {"content": text}
+        case Reasoning(text):
+            return {"reasoning_content": text}
+        case CallStarted(index, name):
+            return {"tool_calls": [_call(index=index, function={"name": name, "arguments": ""})]}
+        case CallArguments(index, text):
+            return {"tool_calls": [{"index": index, "function": {"arguments": text}}]}
+    return {}
+
+
+def _call(**fields: Any) -> dict[str, Any]:
+    return {"id": f"call_{uuid.uuid4().hex}", "type": "function", **fields}
 
 
 def usage(event: Finished) -> dict[str, Any]:

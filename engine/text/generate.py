@@ -25,6 +25,7 @@ class GenerationRequest:
     stop: tuple[str, ...] = ()
     top_logprobs: int | None = None
     ignore_end: bool = False  # benchmarks: go on behind an end-of-text token
+    markers: tuple[str, ...] = ()  # texts of control tokens that are part of the answer
     workload: str = ""  # whose routing profile learns from this; empty: the engine's own
 
 
@@ -122,6 +123,9 @@ class _Text:
         self._tokenizer, self._sampler, self._session = tokenizer, sampler, session
         self._top = request.top_logprobs
         self._decoder = StreamDecoder(tokenizer)
+        self._shown = {
+            i for i in tokenizer.control_ids if tokenizer.token_text(i) in request.markers
+        }
         self._stops = StopStrings(request.stop)
         self._scores: list[TokenScore] = []  # of tokens whose text is still held back
 
@@ -132,7 +136,12 @@ class _Text:
     def push(self, token: Sampled) -> TextDelta:
         if self._top is not None:
             self._scores.append(self._score(token, self._top))
-        return self._delta(self._stops.push(self._decoder.push(token.id)))
+        return self._delta(self._stops.push(self._decode(token.id)))
+
+    def _decode(self, token_id: int) -> str:
+        if token_id in self._shown:
+            return self._decoder.finish() + self._tokenizer.token_text(token_id)
+        return self._decoder.push(token_id)
 
     def finish(self) -> TextDelta:
         rest = self._stops.push(self._decoder.finish()) + self._stops.finish()

@@ -45,6 +45,10 @@ It needs **O(n log log n)** steps. Two remarks:
 | 1 000 | 168 | 0.1 ms |
 | 1 000 000 | 78 498 | 48 ms |
 """
+THOUGHTS = (
+    "Let me think about it for a while.\n\nThe question asks for a number. Deep Thought needed "
+    "seven and a half million years for it, and <b>this</b> is no markup."
+)
 ANSWERS = {
     "capital": "The capital of France is **Paris**.",
     "slider": "The slider decides how much memory the experts may take. More memory means that "
@@ -53,6 +57,7 @@ ANSWERS = {
     "code": CODE_ANSWER,
     "long": " ".join(f"word{n}" for n in range(4000)),
     "think": "It is 42.",
+    "weather": "Let me look that up.",
 }
 
 
@@ -314,19 +319,29 @@ class Handler(BaseHTTPRequestHandler):
         pieces = [text[i : i + 4] for i in range(0, len(text), 4)]
         begin = time.monotonic()
         if "think" in question:
-            self.chunk({"reasoning_content": "Let me think about it for a while."})
+            for number, word in enumerate(THOUGHTS.split(" ")):
+                self.chunk({"reasoning_content": " " * bool(number) + word})
+                time.sleep(0.02)
         for number, piece in enumerate(pieces):
             model.step()
             self.chunk({"content": piece})
             if "die" in question and number == 3:
                 os.kill(os.getpid(), signal.SIGKILL)
             time.sleep(max(0.0, begin + (number + 1) / rate - time.monotonic()))
+        if "weather" in question:
+            self.call(0, "get_weather", {"city": "Zürich", "days": 3})
+            self.call(1, "get_time", {})
         self.chunk({}, "stop")
         usage = dict(prompt_tokens=9, completion_tokens=len(pieces), total_tokens=9 + len(pieces))
         self.raw({"choices": [], "usage": usage})
         self.wfile.write(b"data: [DONE]\n\n")
 
-    def chunk(self, delta: dict[str, str], reason: str | None = None) -> None:
+    def call(self, index: int, name: str, arguments: dict[str, Any]) -> None:
+        text = json.dumps(arguments)
+        for function in ({"name": name, "arguments": ""}, *({"arguments": c} for c in text)):
+            self.chunk({"tool_calls": [{"index": index, "function": function}]})
+
+    def chunk(self, delta: dict[str, Any], reason: str | None = None) -> None:
         self.raw({"choices": [{"index": 0, "delta": delta, "finish_reason": reason}]})
 
     def raw(self, data: Any) -> None:

@@ -130,6 +130,21 @@ def test_thoughts_are_apart(qtbot: QtBot, program: Program) -> None:
     answer = program.chat.shown.messages[1]
     assert answer.thinking.startswith("Let me think")
     assert answer.text == "It is 42."
+    assert 0.3 < answer.thought < 30
+    kept = program.store.load(program.chat.shown.id).messages[1]
+    assert (kept.thinking, kept.thought) == (answer.thinking, answer.thought)
+    # Neither the file's answer nor the next request mixes them with the text.
+    assert request_messages([kept]) == [{"role": "assistant", "content": "It is 42."}]
+
+
+def test_tool_calls_are_kept(qtbot: QtBot, program: Program) -> None:
+    program.chat.send("the weather")
+    idle(qtbot, program.chat)
+    answer = program.chat.shown.messages[1]
+    calls = [stored.Call("get_weather", '{"city": "Z\\u00fcrich", "days": 3}'),
+             stored.Call("get_time", "{}")]  # fmt: skip
+    assert answer.calls == calls
+    assert program.store.load(program.chat.shown.id).messages[1].calls == calls
 
 
 def test_another_conversation_can_be_read_during_an_answer(qtbot: QtBot, program: Program) -> None:

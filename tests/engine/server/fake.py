@@ -21,6 +21,7 @@ from engine.protocol import (
     ResidencyDelta,
     TierCounts,
 )
+from engine.text.dialects.table import PLAIN, Dialect
 from engine.text.generate import (
     Finished,
     GenerationEvent,
@@ -55,6 +56,8 @@ class FakeTemplate:
 
     def __init__(self) -> None:
         self.seen: list[Any] = []
+        self.dialect: Dialect = PLAIN
+        self.ending = ""  # of every prompt
 
     def render(
         self,
@@ -70,13 +73,14 @@ class FakeTemplate:
             raise ChatTemplateError("The chat template failed: roles must alternate")
         if "broken template" in text:
             raise RuntimeError("secret detail of a bug")
-        return RenderedPrompt(text)
+        return RenderedPrompt(text + self.ending)
 
 
 class FakeModel:
     """`gate`, when set, is asked once before every step, so a test decides when one happens.
 
-    It answers `w0 w1 w2 ...` beginning at the seed, until 12 words unless told otherwise.
+    It answers `w0 w1 w2 ...` beginning at the seed, until 12 words unless told otherwise, or the
+    `script`, three characters per token.
     """
 
     def __init__(self) -> None:
@@ -90,6 +94,7 @@ class FakeModel:
         self.context_used, self.context_size = 0, CONTEXT
         self.gate: threading.Semaphore | None = None
         self.words = 12
+        self.script = ""
         self.padding = ""  # makes every word longer
         self.requests: list[GenerationRequest] = []
         self.ended: list[str] = []  # how each request ended
@@ -137,10 +142,12 @@ class FakeModel:
                 return
         first = request.sampling.seed or 0
         answered = 0
-        while answered < min(request.max_tokens or 10**9, self.words):
+        while answered < min(request.max_tokens or 10**9, self._length()):
             self._step(1)
             self.context_used += 1
             word = f"w{first + answered} {self.padding}"
+            if self.script:
+                word = self.script[3 * answered : 3 * answered + 3]
             if any(stop in word for stop in request.stop):
                 yield Finished("stop", total, 0, answered + 1, 0.1, 0.2)
                 return
@@ -153,6 +160,9 @@ class FakeModel:
                 return
         reason = "length" if answered == request.max_tokens else "stop"
         yield Finished(reason, total, 0, answered, 0.1, 0.2)
+
+    def _length(self) -> int:
+        return -(-len(self.script) // 3) if self.script else self.words
 
     def _scores(self, word: str, top: int | None) -> tuple[TokenScore, ...]:
         if top is None:
