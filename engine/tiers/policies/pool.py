@@ -45,6 +45,7 @@ class PoolPolicy(Policy):
         self._least_size = int(experts.sizes[experts.sizes > 0].min(initial=NO_SIZE))
         self._step_before = np.full(experts.sizes.size, 2 * NEVER)  # of the use before the last
         self._victims: list[tuple[int, float]] | None = None  # of this step, weakest first
+        self._all_listed = False  # are these all that could leave?
         self._next = 0  # those before it have left or were used
         super().__init__(experts, capacity, counts)
 
@@ -149,22 +150,30 @@ class PoolPolicy(Policy):
         """Who leaves next, of those that are not in `but` and, unless it is 0, of `size`; and its
         score."""
         if self._victims is None:
-            keys = np.flatnonzero(self.resident & ~self._kept & (self._last_step < self._step))
-            keys = keys[smallest(self._score[keys], self.experts.routes)]
-            self._victims = list(zip(keys.tolist(), self._score[keys].tolist(), strict=True))
-            self._next = 0
+            self._victims = self._list_victims(self.experts.routes)
         while self._next < len(self._victims) and not self._idle(self._victims[self._next][0]):
             self._next += 1
         ahead: tuple[int, float] | None = None  # the weakest one of a layer yet to come
         for victim in islice(self._victims, self._next, None):
             if ahead and victim[1] >= AHEAD * ahead[1]:
-                break
+                return ahead
             fits = size in (0, self.sizes[victim[0]])
             if fits and self._idle(victim[0]) and victim[0] not in but:
                 if victim[0] < behind:
                     return victim
                 ahead = ahead or victim
-        return ahead
+        if self._all_listed:
+            return ahead
+        self._victims = self._list_victims(len(self.sizes))
+        return self._weakest(behind, but, size)
+
+    def _list_victims(self, most: int) -> list[tuple[int, float]]:
+        """The `most` weakest residents that the step has not used so far, and their scores."""
+        keys = np.flatnonzero(self.resident & ~self._kept & (self._last_step < self._step))
+        self._all_listed = len(keys) <= most
+        keys = keys[smallest(self._score[keys], most)]
+        self._next = 0
+        return list(zip(keys.tolist(), self._score[keys].tolist(), strict=True))
 
     def _idle(self, key: int) -> bool:
         """Resident, and not used by the running step so far."""
