@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from engine.bench.svg import write_svg
 from engine.decode.session import Session
-from engine.tiers.read_queue import Ticket
+from engine.tiers.read_queue import Priority, Ticket
 from engine.tiers.store import ExpertStore
 
 TOKENS = 15  # that are looked at, to show one of median length
@@ -41,7 +41,7 @@ class Timeline:
     def read(self, ticket: Ticket) -> None:
         if ticket.began:  # else it was cancelled before anything was read
             span = ticket.began - self.began, ticket.ended - self.began
-            used = ticket.priority == 0 and not ticket.error
+            used = ticket.priority is Priority.NOW and not ticket.error
             self.reads.append(ExpertRead(ticket.key[0], span, ticket.foreseen, used))
 
     def waited(self, since: float, until: float) -> None:
@@ -58,19 +58,22 @@ class Timeline:
         return union([read.span for read in self.reads])
 
     @property
+    def reading(self) -> float:
+        """Seconds."""
+        return sum(until - since for since, until in self.busy)
+
+    @property
     def overlap(self) -> float:
         """Seconds in which the model computed while something was being read."""
-        reading = sum(until - since for since, until in self.busy)
-        return reading - shared(self.busy, union(self.waits))
+        return self.reading - shared(self.busy, union(self.waits))
 
     def describe(self) -> str:
         """The figures in one line."""
-        reading = sum(until - since for since, until in self.busy)
         foreseen = [read for read in self.reads if read.foreseen]
         return (
             f"{self.length * 1e3:.1f} ms: computing {(self.length - self.waiting) * 1e3:.1f}, "
             f"waiting {self.waiting * 1e3:.1f}; {len(self.reads)} experts "
-            f"({self.nbytes / 1e6:.1f} MB) read in {reading * 1e3:.1f} ms, "
+            f"({self.nbytes / 1e6:.1f} MB) read in {self.reading * 1e3:.1f} ms, "
             f"{self.overlap * 1e3:.1f} of them while computing; {len(foreseen)} foreseen, "
             f"{sum(read.used for read in foreseen)} rightly"
         )

@@ -51,7 +51,7 @@ def show_plan(settings: EngineSettings, as_json: bool) -> int:
     print(f"{plan.name} ({plan.architecture}, {len(plan.layers)} layers)")
     for text, size in {
         "dense weights": memory.dense,
-        f"keys and values, {memory.context:,} tokens": memory.kv,
+        f"context of {memory.context:,} tokens": memory.kv,
         "scratch and staging": memory.scratch,
         "program, libraries, vocabulary": memory.reserve,
         f"arena, {fit:,} of {experts:,} experts": memory.arena,
@@ -68,7 +68,7 @@ def show_plan(settings: EngineSettings, as_json: bool) -> int:
         "hit rate": f"{expected.hit_rate:.1%}",
         "routed bytes from the disk": f"{expected.disk_share:.1%}",
         "read per token from the disk": f"{expected.disk_bytes / 2**20:,.1f} MiB",
-        "and from main memory": f"{expected.memory_bytes / 2**20:,.1f} MiB",
+        "read per token from main memory": f"{expected.memory_bytes / 2**20:,.1f} MiB",
         "speed of an answer": f"{expected.tokens_per_s:,.1f} tok/s",
     }.items():
         print(f"  {f'predicted {name}':<42} {figure:>16}")

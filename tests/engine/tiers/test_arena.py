@@ -72,3 +72,24 @@ def test_slots_lie_side_by_side_from_a_huge_page_on() -> None:
     for slot in slots:
         arena.give(slot)
     arena.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a slot is unmapped")
+@pytest.mark.parametrize(("spare", "left"), [(0, 0), (SIZE, 7)])
+def test_spare_slots_keep_their_memory(spare: int, left: int) -> None:
+    """What was only kept still holds what was written; what gave its memory back holds zeros."""
+    arena = Arena(2 * SIZE, spare)
+    first = arena.take(SIZE)
+    assert first
+    fill(first, 7)
+    arena.give(first)
+    others = [slot for _ in range(6) if (slot := arena.take(OTHER))]  # they need its room
+    assert len(others) == 6
+    for slot in others:
+        arena.give(slot)
+    again = arena.take(SIZE)
+    assert again and again.address == first.address
+    with again.view(0, 1) as view:
+        assert view[0] == left
+    arena.give(again)
+    arena.close()
