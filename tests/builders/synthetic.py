@@ -27,17 +27,9 @@ import numpy.typing as npt
 from engine.gguf.formats import F32, Format
 from engine.gguf.reader import open_gguf
 from tests.builders.blocks import FLOATS, format_named, random_raw
-from tests.builders.model_file import (
-    QWEN3_NEXT,
-    QWEN35_35B,
-    Geometry,
-    add_geometry,
-    fitting_format,
-    is_float_tensor,
-    is_norm,
-    mixed_format,
-    tensor_shapes,
-)
+from tests.builders.families.qwen import QWEN3_NEXT, QWEN35_35B, Qwen
+from tests.builders.geometry import Geometry
+from tests.builders.mixes import fitting_format, is_float_tensor, mixed_format
 from tests.builders.tiny_tokenizer import (
     LEAST_VOCABULARY,
     SPECIALS,
@@ -122,10 +114,12 @@ def write_header(
     `experts` is the format of the experts, if it is not that of the mix.
     """
     writer = gguf.GGUFWriter(path, geometry.arch)
-    add_geometry(writer, geometry, f"synthetic {geometry.layers} layers {mix}")
+    writer.add_name(f"synthetic {geometry.layers} layers {mix}")
+    geometry.add_keys(writer)
+    writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
     add_tokenizer(writer, synthetic_vocabulary(geometry.vocab))
     formats, size = {}, 0
-    for name, shape in tensor_shapes(geometry).items():
+    for name, shape in geometry.tensor_shapes().items():
         formats[name] = tensor_format(name, shape, geometry, mix, experts)
         nbytes = formats[name].row_bytes(math.prod(shape))
         size += -size % gguf.GGUF_DEFAULT_ALIGNMENT + nbytes
@@ -156,25 +150,21 @@ def write_synthetic(
     with open_gguf(path) as header:
         places = {name: tensor.offset for name, tensor in header.tensors.items()}
     with path.open("r+b") as file:
-        for name, shape in tensor_shapes(geometry).items():
+        for name, shape in geometry.tensor_shapes().items():
             file.seek(places[name])
-            for part in _tensor_parts(pool, rng, name, formats[name], shape):
+            vector = geometry.vector(name, shape, rng)
+            if vector is not None:
+                file.write(vector.tobytes())
+                continue
+            for part in _matrix_parts(pool, rng, formats[name], shape):
                 file.write(part)
         return file.seek(0, 2)
 
 
-def _tensor_parts(
-    pool: _Pool,
-    rng: np.random.Generator,
-    name: str,
-    format_: Format,
-    shape: tuple[int, ...],
+def _matrix_parts(
+    pool: _Pool, rng: np.random.Generator, format_: Format, shape: tuple[int, ...]
 ) -> Iterator[bytes]:
-    if name.endswith("ssm_a"):  # how fast a head forgets: from slowly to at once
-        yield (-np.exp(rng.uniform(-4, 1, shape))).astype(np.float32).tobytes()
-    elif is_norm(name):
-        yield (1 + 0.1 * rng.standard_normal(shape)).astype(np.float32).tobytes()
-    elif len(shape) == 3 and format_ not in FLOATS:
+    if len(shape) == 3 and format_ not in FLOATS:
         yield from pool.slabs(format_, shape)
     else:
         rows, cols = math.prod(shape[:-1]), shape[-1]
@@ -184,7 +174,7 @@ def _tensor_parts(
             yield raw.tobytes()
 
 
-FAMILIES = {g.arch: g for g in (Geometry(), QWEN35_35B, QWEN3_NEXT)}
+FAMILIES = {g.arch: g for g in (Qwen(), QWEN35_35B, QWEN3_NEXT)}
 
 
 def main() -> None:

@@ -21,38 +21,32 @@ import numpy as np
 import torch
 
 from engine.gguf.formats import F32
-from tests.builders.blocks import Encoded, Floats, random_weights, rounded
-from tests.builders.model_file import (
-    Geometry,
-    add_geometry,
-    fitting_format,
-    is_float_tensor,
-    is_norm,
-    mixed_format,
-    tensor_shapes,
-)
+from tests.builders.blocks import Encoded, random_weights, rounded
+from tests.builders.families.qwen import Qwen
+from tests.builders.geometry import Floats, Geometry
+from tests.builders.mixes import fitting_format, is_float_tensor, mixed_format
 from tests.builders.references import reference_model
 from tests.builders.tiny_tokenizer import add_tokenizer, tiny_vocabulary
 
 # Awkward on purpose: nothing is a power of two that need not be, the head width is not
 # embedding / heads, the vocabulary not a multiple of 64, three query heads share a key head.
-TINY = Geometry(
+TINY = Qwen(
     layers=3, embd=64, heads=6, kv_heads=2, head_dim=32, experts=7, used=3, ff=96, vocab=301,
     context=512,
 )  # fmt: skip
 # Rows of 256 for the K formats; the experts' inner width of 96 falls back to Q8_0 in `down`.
-TINY_K = Geometry(
+TINY_K = Qwen(
     layers=3, embd=256, heads=8, kv_heads=2, head_dim=64, experts=9, used=4, ff=96, vocab=333,
     context=512,
 )  # fmt: skip
 # As before, with K blocks in `down` too.
-TINY_K_WIDE = Geometry(
+TINY_K_WIDE = Qwen(
     layers=3, embd=256, heads=4, kv_heads=4, head_dim=64, experts=11, used=5, ff=256, vocab=333,
     context=512,
 )  # fmt: skip
 
 # Two value heads share a key head, a head is rotated in part, one more layer than whole groups.
-TINY_HYBRID = Geometry(
+TINY_HYBRID = Qwen(
     arch="qwen35moe", layers=5, embd=64, heads=4, kv_heads=2, head_dim=32, rotated=16, experts=7,
     used=3, ff=96, shared_ff=80, vocab=301, context=512, k_heads=2, v_heads=4, k_dim=32, v_dim=32,
     drafts=1,
@@ -60,8 +54,6 @@ TINY_HYBRID = Geometry(
 
 # Tiny matrices are slower on many threads, and tests share the machine.
 torch.set_num_threads(1)
-
-BRANCH = 0.4  # what a layer's output matrices do to the size of what they read
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,41 +81,23 @@ def build_tiny(path: Path, geometry: Geometry = TINY, mix: str = "f32", seed: in
 
 def _random_model(g: Geometry, mix: str, rng: np.random.Generator) -> dict[str, Encoded]:
     weights = {}
-    for name, shape in tensor_shapes(g).items():
-        if is_norm(name):
-            values = (1 + 0.2 * rng.standard_normal(shape)).astype(np.float32)
-            weights[name] = rounded(values, F32)
+    for name, shape in g.tensor_shapes().items():
+        vector = g.vector(name, shape, rng)
+        if vector is not None:
+            weights[name] = rounded(vector, F32)
             continue
-        if name.endswith("ssm_a"):  # how fast a head forgets: from slowly to at once
-            weights[name] = rounded(-np.exp(rng.uniform(-4, 1, shape)).astype(np.float32), F32)
-            continue
-        size = _size_of_weights(name, g)
         format_ = F32
         if not is_float_tensor(name):
             format_ = fitting_format(mixed_format(name, mix, g), shape[-1])
-        weights[name] = random_weights(rng, format_, shape, size / math.sqrt(shape[-1]))
+        weights[name] = random_weights(rng, format_, shape, g.spread(name) / math.sqrt(shape[-1]))
     return weights
-
-
-def _size_of_weights(name: str, g: Geometry) -> float:
-    """Standard deviation times the root of the row length: 1 keeps the size of what is read.
-
-    As in trained models a layer adds a part of the residual stream and does not drown it, and the
-    router and the head are decided; else every rounding would be amplified layer by layer.
-    """
-    if name == "token_embd.weight":
-        return 2.0 if g.tied else math.sqrt(g.embd)
-    if "ffn_gate_inp" in name:
-        return 3.0
-    if name == "output.weight":
-        return 2.0
-    branches = ("attn_output", "ssm_out", "ffn_down")
-    return BRANCH if any(part in name for part in branches) else 1.0
 
 
 def _write(path: Path, geometry: Geometry, weights: dict[str, Encoded]) -> None:
     writer = gguf.GGUFWriter(path, geometry.arch)
-    add_geometry(writer, geometry, path.stem)
+    writer.add_name(path.stem)
+    geometry.add_keys(writer)
+    writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
     add_tokenizer(writer, tiny_vocabulary(geometry.vocab))
     for name, weight in weights.items():
         # The package does not know every format: it is given bytes and shape, and no say in them.

@@ -17,10 +17,10 @@ import pytest
 from engine.__main__ import main
 from engine.bench.trace import read_trace
 from engine.paths import config_file
-from tests.builders.model_file import Geometry
+from tests.builders.families.qwen import Qwen
 from tests.builders.synthetic import write_synthetic
 
-SMALL = Geometry(
+SMALL = Qwen(
     layers=2, embd=64, heads=4, kv_heads=2, head_dim=32, experts=6, used=2, ff=64, vocab=320,
     context=256,
 )  # fmt: skip

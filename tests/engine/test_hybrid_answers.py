@@ -14,7 +14,6 @@ from engine.errors import DiskReadError
 from engine.open_model import Engine, open_model
 from engine.settings import EngineSettings
 from engine.tiers.budget import SNAPSHOTS, kv_bytes, state_bytes
-from tests.builders.model_file import tensor_shapes
 from tests.builders.tiny_model import TINY_HYBRID, build_tiny
 from tests.engine.test_one_answer import logits
 
@@ -124,4 +123,4 @@ def test_states_are_part_of_the_budget(engines: tuple[Engine, Engine]) -> None:
     one = 4 * recurrent * (3 * g.channels + g.v_heads * g.k_dim * g.v_dim)
     assert state_bytes(plan) == one == engines[0].session.model.state.nbytes
     assert memory.kv == kv_bytes(plan, memory.context, "f16") + (1 + SNAPSHOTS) * one
-    assert recurrent == sum(n.endswith("ssm_a") for n in tensor_shapes(g))
+    assert recurrent == sum(n.endswith("ssm_a") for n in g.tensor_shapes())

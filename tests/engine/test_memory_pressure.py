@@ -25,7 +25,7 @@ from engine.settings import EngineSettings
 from engine.text.generate import GenerationRequest, TextDelta
 from engine.tiers import watcher
 from engine.tiers.hardware import MemoryReading, read_memory
-from tests.builders.model_file import Geometry
+from tests.builders.families.qwen import Qwen
 from tests.builders.synthetic import write_synthetic
 from tests.constrained import CONTROLLERS, Controller, memory_group
 
@@ -35,7 +35,7 @@ RESERVE = 96 * MIB
 STEP = 48 * MIB  # what a lowered cap leaves above what is in use
 
 # 32 experts of 2.9 MiB in each of two layers.
-MODEL = Geometry(layers=2, experts=32, vocab=2048, context=512)
+MODEL = Qwen(layers=2, experts=32, vocab=2048, context=512)
 
 
 class Group:

@@ -21,7 +21,7 @@ from engine.open_model import Engine, open_model
 from engine.paths import DEMO_MODEL
 from engine.settings import EngineSettings
 from engine.text.generate import Finished, GenerationRequest, TextDelta
-from tests.builders.model_file import Geometry
+from tests.builders.families.qwen import Qwen
 from tests.builders.synthetic import write_synthetic
 
 BASE = EngineSettings(budget="100%", threads=2, chunk=512)
@@ -42,7 +42,7 @@ VARIANTS = {
 def synthetic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Two layers of Qwen3-30B-A3B in its Q4_K_M mix: 0.7 GB."""
     path = tmp_path_factory.mktemp("synthetic") / "two-layers.gguf"
-    write_synthetic(path, Geometry(layers=2, vocab=8192, context=1024), "q4_k_m")
+    write_synthetic(path, Qwen(layers=2, vocab=8192, context=1024), "q4_k_m")
     yield path
     path.unlink()
 

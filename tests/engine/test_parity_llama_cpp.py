@@ -15,7 +15,7 @@ import pytest
 
 from engine.open_model import open_model
 from engine.settings import EngineSettings
-from tests.builders.model_file import Geometry
+from tests.builders.geometry import Geometry
 from tests.builders.tiny_model import TINY, TINY_HYBRID, TINY_K, build_tiny
 from tests.llama_cpp import LlamaCpp
 

@@ -19,8 +19,8 @@ import pytest
 
 from engine.open_model import Engine, open_model
 from engine.settings import EngineSettings
+from tests.builders.geometry import Geometry
 from tests.builders.int8_reference import half_cache_logits, int8_activations
-from tests.builders.model_file import Geometry
 from tests.builders.tiny_model import TINY, TINY_HYBRID, TINY_K, TINY_K_WIDE, build_tiny
 
 Floats = npt.NDArray[np.float32]

@@ -15,10 +15,10 @@ import pytest
 
 from engine.__main__ import main
 from engine.gguf.reader import open_gguf
-from tests.builders.model_file import Geometry
+from tests.builders.families.qwen import Qwen
 from tests.builders.synthetic import write_synthetic
 
-SMALL = Geometry(
+SMALL = Qwen(
     layers=2, embd=64, heads=4, kv_heads=2, head_dim=32, experts=6, used=2, ff=64, vocab=320,
     context=256,
 )  # fmt: skip

@@ -14,7 +14,6 @@ import json
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +21,7 @@ import pytest
 
 from engine.open_model import Engine, open_model
 from engine.settings import EngineSettings
-from tests.builders.model_file import Geometry
+from tests.builders.families.qwen import Qwen
 from tests.builders.synthetic import write_synthetic
 
 LAYERS = (2, 3)
@@ -36,7 +35,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 @pytest.fixture(scope="module", params=LAYERS)
 def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("plans") / f"{request.param} layers.gguf"
-    write_synthetic(path, replace(Geometry(), layers=request.param, vocab=8192), "q4_k_m")
+    write_synthetic(path, Qwen(layers=request.param, vocab=8192), "q4_k_m")
     return path
 
 

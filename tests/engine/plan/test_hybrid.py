@@ -11,16 +11,16 @@ from engine.errors import ModelPlanError, StokerError, UnsupportedModelError
 from engine.gguf.reader import open_gguf
 from engine.plan.build import build_plan
 from engine.plan.spec import AttentionSpec, DeltaNetSpec, ModelPlan
-from tests.builders.model_file import Geometry, tensor_shapes
+from tests.builders.families.qwen import Qwen
 from tests.builders.raw_gguf import BOOL, F32, STRING, U32, RawGGUF, RawKey, array, f32_tensor, key
 
-SMALL = Geometry(
+SMALL = Qwen(
     arch="qwen35moe", layers=4, embd=8, heads=2, kv_heads=1, head_dim=4, rotated=2, experts=3,
     used=2, ff=5, shared_ff=3, vocab=11, context=64, k_heads=2, v_heads=4, k_dim=2, v_dim=2,
 )  # fmt: skip
 
 
-def keys(g: Geometry) -> dict[str, RawKey]:
+def keys(g: Qwen) -> dict[str, RawKey]:
     """By name without the architecture."""
     numbers = {
         "block_count": g.layers + g.drafts, "context_length": g.context,
@@ -41,11 +41,11 @@ def keys(g: Geometry) -> dict[str, RawKey]:
 
 def plan_of(
     folder: Path,
-    g: Geometry = SMALL,
+    g: Qwen = SMALL,
     changed: dict[str, RawKey] | None = None,
     shapes: dict[str, tuple[int, ...]] | None = None,
 ) -> ModelPlan:
-    tensors = [f32_tensor(n, s) for n, s in (shapes or tensor_shapes(g)).items()]
+    tensors = [f32_tensor(n, s) for n, s in (shapes or g.tensor_shapes()).items()]
     model = RawGGUF(list((keys(g) | (changed or {})).values()), tensors)
     with open_gguf(model.write(folder / "m.gguf")) as file:
         return build_plan(file)
@@ -84,7 +84,7 @@ def test_queries_and_gates_take_turns_in_their_tensor(tmp_path: Path) -> None:
 
 
 def test_attention_may_keep_its_inputs_in_one_tensor(tmp_path: Path) -> None:
-    shapes = tensor_shapes(SMALL)
+    shapes = SMALL.tensor_shapes()
     for part in "qkv":
         del shapes[f"blk.3.attn_{part}.weight"]
     shapes["blk.3.attn_qkv.weight"] = (16 + 4 + 4, SMALL.embd)

@@ -15,13 +15,13 @@ from engine.gguf.reader import open_gguf
 from engine.plan.build import build_plan
 from engine.tiers.budget import kv_bytes, plan_memory, state_bytes
 from engine.tiers.hardware import MemoryReading
-from tests.builders.model_file import QWEN3_NEXT, QWEN35_35B, Geometry
+from tests.builders.families.qwen import QWEN3_NEXT, QWEN35_35B, Qwen
 from tests.builders.synthetic import write_header
 
 MIB, GIB = 1 << 20, 1 << 30
 # The cited totals do not count the vocabulary, so a small one writes the same sizes faster.
 REAL = {
-    "30B": (Geometry(vocab=8192), "q4_k", 2_654_208, 15.2 * GIB, 96 << 10, 0),
+    "30B": (Qwen(vocab=8192), "q4_k", 2_654_208, 15.2 * GIB, 96 << 10, 0),
     "35B": (QWEN35_35B, "q4_k", 1_769_472, 16.9 * GIB, 20 << 10, 62.8 * MIB),
     "35B q8_0": (QWEN35_35B, "q8_0", 3_342_336, 31.9 * GIB, 20 << 10, 62.8 * MIB),
     # The mix of the popular files: gate and up Q4_K, down Q5_K.
@@ -36,7 +36,7 @@ REAL = {
 
 @pytest.mark.parametrize(("g", "mix", "one", "total", "kv", "state"), REAL.values(), ids=list(REAL))
 def test_sizes_of_real_models(
-    tmp_path: Path, g: Geometry, mix: str, one: int, total: float, kv: int, state: float
+    tmp_path: Path, g: Qwen, mix: str, one: int, total: float, kv: int, state: float
 ) -> None:
     path = tmp_path / "model.gguf"
     write_header(path, replace(g, vocab=8192), mix)

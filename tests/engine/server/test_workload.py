@@ -13,11 +13,11 @@ from engine.open_model import open_model
 from engine.settings import EngineSettings
 from engine.text.generate import GenerationRequest
 from engine.tiers.profile_file import all_profiles
-from tests.builders.model_file import Geometry
+from tests.builders.families.qwen import Qwen
 from tests.builders.synthetic import write_synthetic
 from tests.engine.server.conftest import Running
 
-SMALL = Geometry(
+SMALL = Qwen(
     layers=2, embd=64, heads=4, kv_heads=2, head_dim=32, experts=6, used=2, ff=64, vocab=320,
     context=64,
 )  # fmt: skip
