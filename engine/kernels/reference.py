@@ -127,6 +127,10 @@ def matmul(format: Format, w: Bytes, x: Floats) -> Floats:
 
 
 def rms_norm(x: Floats, weight: Floats, eps: float) -> Floats:
+    """weight: `[columns]`, or `[g * columns]` for the rows i mod g in turn."""
+    weight = weight.reshape(-1, x.shape[-1])
+    if len(weight) > 1:
+        weight = np.tile(weight, (len(x) // len(weight), 1))
     with np.errstate(all="ignore"):
         mean = sum_in_lanes(x * x, 32) / _F(x.shape[-1])
         r = _F(1) / np.sqrt(mean + _F(eps))
@@ -201,6 +205,25 @@ def combine(y: Floats, weights: Floats, out: Floats) -> None:
     for s in range(1, y.shape[1]):
         c = c + weights[:, s, None] * y[:, s]
     out += c
+
+
+def inject(streams: Floats, x: Floats, logits: Floats) -> Floats:
+    n, count = logits.shape
+    with np.errstate(all="ignore"):
+        gate = sigmoid(logits / _F(count))
+        out: Floats = streams.reshape(n, count, -1) + x[:, None] * (gate + gate)[..., None]
+    return out.reshape(streams.shape)
+
+
+def keyed_values(key: Floats, query: Floats, value: Floats) -> Floats:
+    n, cols = value.shape
+    with np.errstate(all="ignore"):
+        dots = sum_in_lanes((key * query).reshape(n, -1, cols), 32)
+        s = dots / np.sqrt(_F(cols))
+        size = np.abs(s)
+        root = np.sqrt(np.where(size < _F(1e-6), _F(1e-6), size))
+        gate = sigmoid(np.where(s == 0, _F(0), np.where(s < 0, -root, root)))
+        return (value[:, None] * gate[..., None]).reshape(key.shape)
 
 
 def swiglu(gate: Floats, up: Floats) -> Floats:

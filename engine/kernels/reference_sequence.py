@@ -33,6 +33,10 @@ class _HalfCache:
             self.keys[chunk, :, :, slot] = k.astype(np.float16)
             self.values[chunk, :, slot] = v.astype(np.float16)
 
+    def stores(self) -> tuple[Cache, ...]:
+        """Views of all that it holds, each [chunks, kv_heads, 64, ..]."""
+        return self.keys.swapaxes(2, 3), self.values
+
     def scores(self, q: Floats, chunk: int, owner: NDArray[np.int64]) -> Floats:
         k = self.keys[chunk, owner].astype(_F)
         score = np.zeros((len(q), KEY_CHUNK), _F)
@@ -73,6 +77,11 @@ class _Q8Cache:
             self.values[chunk, :, slot] = codes.reshape(v.shape)
             self.value_scales[chunk, :, :, slot] = scales.astype(np.float16)
 
+    def stores(self) -> tuple[Cache, ...]:
+        """See `_HalfCache`."""
+        keys, *scales = (x.swapaxes(2, 3) for x in (self.keys, self.key_scales, self.value_scales))
+        return keys, self.values, *scales
+
     def scores(self, q: Floats, chunk: int, owner: NDArray[np.int64]) -> Floats:
         codes, scales = quantise(q, Q8_BLOCK)
         keys = self.keys[chunk, owner].astype(np.int32).transpose(0, 2, 1, 3)
@@ -95,6 +104,20 @@ class _Q8Cache:
 def _open(k_cache: Cache, v_cache: Cache, kv_heads: int, head_dim: int) -> _HalfCache | _Q8Cache:
     kind = _Q8Cache if k_cache.dtype == np.uint8 else _HalfCache
     return kind(k_cache, v_cache, kv_heads, head_dim)
+
+
+def gather_kv(
+    k_cache: Cache, v_cache: Cache, positions: NDArray[np.int32], kv_heads: int, head_dim: int
+) -> tuple[Cache, Cache]:
+    """Caches that hold keys and values of `positions` as those of 0, 1, 2, ..."""
+    rows = -(-len(positions) // KEY_CHUNK) * KEY_CHUNK
+    k, v = (np.zeros((rows, x.shape[1]), x.dtype) for x in (k_cache, v_cache))
+    small, whole = (_open(*pair, kv_heads, head_dim) for pair in ((k, v), (k_cache, v_cache)))
+    places = np.arange(len(positions))
+    for to, source in zip(small.stores(), whole.stores()):
+        values = source[positions // KEY_CHUNK, :, positions % KEY_CHUNK]
+        to[places // KEY_CHUNK, :, places % KEY_CHUNK] = values
+    return k, v
 
 
 def store_kv(
@@ -174,14 +197,16 @@ def _join_states(state: _State, new: _State) -> _State:
 
 
 def conv_step(x: Floats, state: Floats, weight: Floats) -> Floats:
-    """x [n, channels], state [3, channels] (changed), weight [4, channels]; gives [n, channels]."""
+    """x [n, channels], state [3 or 9, channels] (changed), weight [4, channels]; gives
+    [n, channels]."""
     n, taps = len(x), len(weight)
+    apart = len(state) // (taps - 1)
     inputs = np.concatenate([state, x])
     state[:] = inputs[n:]
     out = np.zeros_like(x)
     with np.errstate(all="ignore"):
         for j in range(taps):
-            out += weight[j] * inputs[j : j + n]
+            out += weight[j] * inputs[j * apart : j * apart + n]
         return silu(out)
 
 

@@ -114,7 +114,10 @@ class Operations:
         self._calls.matmul(jobs, x)
 
     def rms_norm(self, x: Floats, weight: Floats, eps: float, out: Floats) -> None:
-        """out = x / sqrt(mean(x^2) + eps) * weight, row by row; out may be x."""
+        """out = x / sqrt(mean(x^2) + eps) * weight, row by row; out may be x.
+
+        weight[cols], or [g * cols]: row i takes the part i mod g of it.
+        """
         self._calls.rms_norm(x, weight, eps, out)
 
     def head_norm_rope(
@@ -155,10 +158,55 @@ class Operations:
         """Causal attention: query row i, at position start + i, sees positions 0..start + i."""
         self._calls.attention(q, k_cache, v_cache, start, kv_heads, head_dim, scale, out)
 
+    def store_rows(self, x: Floats, rows: Cache, start: int) -> None:
+        """Put x[n, cols] into rows[ctx, cols], float16; row i at position start + i."""
+        self._calls.store_rows(x, rows, start)
+
+    def choose_blocks(
+        self,
+        q: Floats,
+        raw: Cache,
+        start: int,
+        ratio: int,
+        blocks: int,
+        weight: Floats,
+        eps: float,
+        cos: Floats,
+        sin: Floats,
+        chosen: NDArray[np.int32],
+    ) -> None:
+        """The positions that each query sees: the best `blocks` whole blocks, and what follows the
+        last whole one. chosen[n, (blocks + 1) * ratio - 1]: ascending positions, then -1.
+
+        q[n, heads * dim], at most 16 heads, with their rotation; raw[ctx, dim], float16. A block of
+        `ratio` positions has the mean of their raw keys, normed with weight[dim] and rotated at its
+        first position; its score is the sum of relu(query . key) over the heads.
+        """
+        self._calls.choose_blocks(q, raw, start, ratio, blocks, weight, eps, cos, sin, chosen)
+
+    def attention_chosen(
+        self,
+        q: Floats,
+        k_cache: Cache,
+        v_cache: Cache,
+        start: int,
+        kv_heads: int,
+        head_dim: int,
+        scale: float,
+        chosen: NDArray[np.int32],
+        out: Floats,
+    ) -> None:
+        """As `attention`, where query row i sees the positions chosen[i], ascending, then -1: they
+        count as positions 0, 1, 2, ..., so to see every position gives the bits of `attention`."""
+        self._calls.attention_chosen(
+            q, k_cache, v_cache, start, kv_heads, head_dim, scale, chosen, out
+        )
+
     def conv_step(self, x: Floats, state: Floats, weight: Floats, out: Floats) -> None:
         """Causal convolution of each channel of x[n, channels], then SiLU; out may be x.
 
         weight[4, channels], oldest input first; state[3, channels], the last inputs, is moved on.
+        With a state of 9 rows the four inputs are 3 tokens apart.
         """
         self._calls.conv_step(x, state, weight, out)
 
@@ -212,12 +260,32 @@ class Operations:
         """a += b."""
         self._calls.add(a, b)
 
+    def fill(self, x: Floats, value: float) -> None:
+        """x = value."""
+        self._calls.fill(x, value)
+
+    def scale(self, x: Floats, factor: float) -> None:
+        """x *= factor."""
+        self._calls.scale(x, factor)
+
+    def inject(self, streams: Floats, x: Floats, logits: Floats) -> None:
+        """streams[n, c * cols], part by part, += x[n, cols] * 2 sigmoid(logits[n, c] / c)."""
+        self._calls.inject(streams, x, logits)
+
+    def keyed_values(self, key: Floats, query: Floats, value: Floats, out: Floats) -> None:
+        """out[n, c * cols], part by part: value[n, cols] * sigmoid(g), for key and query as out.
+
+        g is the root of |s|, at least 1e-6, with the sign of s; s = key . query / sqrt(cols).
+        """
+        self._calls.keyed_values(key, query, value, out)
+
     def swiglu(self, gate: Floats, up: Floats) -> None:
         """gate = SiLU(gate) * up, value by value."""
         self._calls.swiglu(gate, up)
 
     def sigmoid_gate(self, x: Floats, gate: Floats) -> None:
-        """x[n, cols] *= sigmoid(gate), gate[n, cols], or [n, 1] for all columns of a row."""
+        """x[n, cols] *= sigmoid(gate), gate[n, cols], or [n, 1] for all columns of a row; gate may
+        be x."""
         self._calls.sigmoid_gate(x, gate)
 
     def delta_gates(self, decay: Floats, beta: Floats, rate: Floats, bias: Floats) -> None:

@@ -26,7 +26,8 @@
 //    exact multiplication by 2^n. exp(0) is exactly 1. SiLU(x) = x / (1 + exp(-x)), sigmoid(x) =
 //    1 / (1 + exp(-x)). softplus(x) = max(x, 0) + (s + s) * (Horner over LOG1P_POLY in s * s), with t = exp(-|x|)
 //    and s = t / (t + 2).
-// 6. RMS norm: s = sum of x[j] * x[j] as in 4; r = 1 / sqrt(s / n + eps); out[j] = (x[j] * r) * w[j].
+// 6. RMS norm: s = sum of x[j] * x[j] as in 4; r = 1 / sqrt(s / n + eps); out[j] = (x[j] * r) * w[j]. With g groups
+//    of weights row i takes group i mod g.
 //    Rotation (NEOX pairs): a' = a * cos - b * sin, b' = b * cos + a * sin.
 // 7. Attention of one head, keys and values in binary16. Keys go in spans of 512, and in chunks of 64 within
 //    a span, both aligned to absolute positions. A span starts with m = -Inf, l = 0, o[] = 0; per chunk, over
@@ -41,14 +42,19 @@
 //    in 1, the scales of the cache (dk, dv) rounded to binary16, that of the query (dq) not.
 //      score = (sum over blocks, one running sum from +0, of (dq * dk) * float(isum)) * scale
 //      o[i] += (p * dv) * float(code)
+// 7d. Over chosen positions: in ascending order they take the places 0, 1, 2, .. of the keys of 7.
+//    Chosen by blocks of r positions, from those that are whole: the key of a block is the mean of its r raw keys
+//    (binary16; a running sum, divided by r), normed as in 6, rotated at the block's first position. score =
+//    running sum from +0 over the query heads of max(q . k as in 4, +0), NaN counts as +0. The best blocks are
+//    chosen, the lower one on ties, and all positions behind the last whole block.
 // 8. Router: M = max of the logits (NaN never wins; from -Inf), e = exp(logit - M), p = e / (sum of e as
 //    in 4). Then `used` times: the largest p not yet taken, the lower id on ties (the first one not
 //    taken, unless a later one is greater). w = p / max(sum of the taken p in that order, 2^-14).
 // 9. Experts: h[j] = SiLU(gate[j]) * up[j]; y = down(h). Combination per token: c = w0 * y0, then
 //    c += wk * yk in router order, then out += c.
 //
-// 10. Gated DeltaNet. Convolution over the last 4 inputs u of a channel, oldest first: one running sum from
-//    +0 of w[j] * u[j], then SiLU. Step of a value head with state S[dk][dv], sums over i = 0, 1, .. from +0:
+// 10. Gated DeltaNet. Convolution over the last 4 inputs u of a channel, or the last 4 that are d tokens apart,
+//    oldest first: one running sum from +0 of w[j] * u[j], then SiLU. Step of a value head with state S[dk][dv], sums over i = 0, 1, .. from +0:
 //      q = (q * rq) * scale, k = k * rk, with r = 1 / sqrt(s + eps), s = the sum of squares as in 4
 //      S[i][j] = S[i][j] * exp(g);  e[j] = (v[j] - sum of S[i][j] * k[i]) * beta
 //      S[i][j] = S[i][j] + e[j] * k[i];  o[j] = sum of S[i][j] * q[i]
@@ -56,6 +62,9 @@
 // 11. Total of n logits: spans of 512 of them, each with M = max (NaN never wins) and l = sum of exp(x - M) as
 //    in 4, or of exp(x) where M = -Inf; those with more than -Inf are joined in their order as in 7. Gives M (+0 for either zero) and l of all:
 //    log(l) + M is the logarithm of the sum of all exp(x).
+// 12. Streams: R_c[j] = R_c[j] + x[j] * w, w = 2 * sigmoid(logit_c / number of streams). Values by key, for each
+//    stream: s = (key . query as in 4) / sqrt(n); g = sqrt(max(|s|, 1e-6)) with the sign of s, 0 for s = 0;
+//    out[j] = value[j] * sigmoid(g).
 //
 // Work is split over rows, heads, experts and tokens, never inside a sum.
 #pragma once
@@ -77,6 +86,7 @@ constexpr float LOG1P_POLY[5] = {0x1.2055eep-3f, 0x1.1e5cfcp-3f, 0x1.99da14p-3f,
 constexpr float ROUND_MAGIC = 12582912.0f;  // 1.5 * 2^23: (v + M) - M rounds half to even, |v| < 2^22
 constexpr float TINY_AMAX = 0x1p-120f;
 constexpr float LEAST_WEIGHT_SUM = 0x1p-14f;
+constexpr float LEAST_MATCH = 1e-6f;
 constexpr int KEY_CHUNK = 64;    // keys that attention walks at a time
 constexpr int SPAN_CHUNKS = 8;   // chunks of a span of keys: spans are independent of each other
 constexpr int KEY_SPAN = KEY_CHUNK * SPAN_CHUNKS;

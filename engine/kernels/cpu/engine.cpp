@@ -100,9 +100,12 @@ void Engine::matmul(const std::vector<Product>& products, const float* x, int64_
   });
 }
 
-void Engine::rms_norm(const float* x, const float* weight, float eps, int64_t n, int64_t cols, float* out) {
+void Engine::rms_norm(const float* x, const float* weight, float eps, int64_t n, int64_t cols, float* out,
+                      int64_t groups) {
   const Call call(busy_);
-  for_rows(n, cols, [&](int64_t i, int) { ops_.rms_norm(x + i * cols, weight, eps, cols, out + i * cols); });
+  for_rows(n, cols, [&](int64_t i, int) {
+    ops_.rms_norm(x + i * cols, weight + i % groups * cols, eps, cols, out + i * cols);
+  });
 }
 
 void Engine::head_norm_rope(float* x, int64_t n, int heads, int head_dim, const float* weight, float eps,
@@ -212,6 +215,34 @@ void Engine::combine(const float* y, const float* weights, int64_t n, int64_t us
 void Engine::add(float* a, const float* b, int64_t size) {
   const Call call(busy_);
   for_parts(size, [&](int64_t at, int64_t some) { ops_.add(a + at, b + at, some); });
+}
+
+void Engine::fill(float* x, float value, int64_t size) {
+  const Call call(busy_);
+  for_parts(size, [&](int64_t at, int64_t some) { std::fill(x + at, x + at + some, value); });
+}
+
+void Engine::scale(float* x, float factor, int64_t size) {
+  const Call call(busy_);
+  for_parts(size, [&](int64_t at, int64_t some) {
+    for (int64_t i = at; i < at + some; ++i) x[i] *= factor;
+  });
+}
+
+void Engine::inject(float* streams, const float* x, const float* logits, int64_t n, int64_t count, int64_t cols) {
+  const Call call(busy_);
+  for_rows(n, count * cols, [&](int64_t i, int) {
+    ops_.inject(streams + i * count * cols, x + i * cols, logits + i * count, count, cols);
+  });
+}
+
+void Engine::keyed_values(const float* key, const float* query, const float* value, int64_t n, int64_t count,
+                          int64_t cols, float* out) {
+  const Call call(busy_);
+  for_rows(n, count * cols, [&](int64_t i, int) {
+    const int64_t at = i * count * cols;
+    ops_.keyed_values(key + at, query + at, value + i * cols, count, cols, out + at);
+  });
 }
 
 void Engine::swiglu(float* gate, const float* up, int64_t size) {

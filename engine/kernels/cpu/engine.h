@@ -91,6 +91,20 @@ struct ConvArgs {
   float* state;
   float* out;
   int64_t n, channels;
+  int dilation;
+};
+
+struct ChooseArgs {
+  const float* q;       // [n][heads][dim]
+  const uint16_t* raw;  // [ctx][dim], of all positions
+  const float* weight;  // of the norm of a block's key
+  const float* cos;
+  const float* sin;
+  int32_t* chosen;  // [n][width]: positions, ascending, then -1
+  int64_t n, start, half, blocks;
+  int heads, dim, ratio;
+  float eps;
+  int64_t width() const { return (blocks + 1) * ratio - 1; }
 };
 
 struct DeltaArgs {
@@ -116,9 +130,9 @@ struct ExpertsArgs {
 
 // The frame of every call: alone, and in the contract's floating-point mode.
 struct Call {
-  std::lock_guard<std::mutex> lock;
+  std::lock_guard<std::recursive_mutex> lock;  // a call may be made of others
   FloatMode mode;
-  explicit Call(std::mutex& busy) : lock(busy) {}
+  explicit Call(std::recursive_mutex& busy) : lock(busy) {}
 };
 
 class Engine {
@@ -130,17 +144,27 @@ class Engine {
 
   // Products of the same rows x with several matrices of the same width, as one job.
   void matmul(const std::vector<Product>& products, const float* x, int64_t n);
-  void rms_norm(const float* x, const float* weight, float eps, int64_t n, int64_t cols, float* out);
+  // weight [groups][cols]: row i takes group i mod groups.
+  void rms_norm(const float* x, const float* weight, float eps, int64_t n, int64_t cols, float* out,
+                int64_t groups = 1);
   void head_norm_rope(float* x, int64_t n, int heads, int head_dim, const float* weight, float eps,
                       const float* cos, const float* sin, int64_t half, int64_t start);
   void store_kv(const StoreKvArgs& a);
   void attention(const AttentionArgs& a);
+  void store_rows(const float* x, int64_t n, int64_t cols, uint16_t* to);
+  void choose_blocks(const ChooseArgs& a);
+  void attention_chosen(const AttentionArgs& a, const int32_t* chosen, int64_t width);
   void conv_step(const ConvArgs& a);
   void delta_net(const DeltaArgs& a);
   void route(const float* logits, int64_t n, int64_t count, int64_t used, int32_t* ids, float* weights);
   void experts(const ExpertsArgs& a);
   void combine(const float* y, const float* weights, int64_t n, int64_t used, int64_t cols, float* out);
   void add(float* a, const float* b, int64_t size);
+  void fill(float* x, float value, int64_t size);
+  void scale(float* x, float factor, int64_t size);
+  void inject(float* streams, const float* x, const float* logits, int64_t n, int64_t count, int64_t cols);
+  void keyed_values(const float* key, const float* query, const float* value, int64_t n, int64_t count,
+                    int64_t cols, float* out);
   void swiglu(float* gate, const float* up, int64_t size);
   void sigmoid_gate(float* x, const float* gate, int64_t n, int64_t cols, int64_t gates);
   void delta_gates(float* decay, float* beta, const float* rate, const float* bias, int64_t n, int64_t heads);
@@ -170,12 +194,14 @@ class Engine {
     });
   }
   void down(const ExpertsArgs& a, int64_t pairs);
+  const float* block_keys(const ChooseArgs& a, int64_t count);
+  void gather(const AttentionArgs& a, const int32_t* chosen, int64_t count, uint8_t* keys, uint8_t* values);
   template <class Body>
   void for_spans(int64_t n, const Body& body);  // body(span, its first logit, how many)
 
   const OpTable& ops_;
   Pool pool_;
-  std::mutex busy_;
+  std::recursive_mutex busy_;
   Buffer scratch_buffer_;
   uint8_t* scratch_ = nullptr;
   // The rows of x, quantised for the block length that the matrix needs: 1, 32 or 256.
@@ -184,7 +210,7 @@ class Engine {
   }
 
   ActRows x_rows_[3], hidden_rows_;
-  Buffer gate_, up_, route_, states_;
+  Buffer gate_, up_, route_, states_, block_keys_, block_scores_, chosen_keys_, chosen_values_;
   std::vector<float*> outs_, up_outs_;
   std::vector<Act> gathered_, gathered_other_;
   std::vector<Group> groups_;

@@ -41,8 +41,8 @@ function(stoker_kernels target)
     target_sources(${target} PRIVATE ${here}/isa/${isa}.cpp)
     set_property(SOURCE ${here}/isa/${isa}.cpp APPEND PROPERTY COMPILE_OPTIONS ${kernel_flags} ${flags_${isa}})
   endforeach()
-  target_sources(${target} PRIVATE ${here}/engine.cpp ${here}/sequence.cpp ${here}/logits.cpp
-                 ${here}/pool.cpp ${here}/isa.cpp)
+  target_sources(${target} PRIVATE ${here}/engine.cpp ${here}/sequence.cpp ${here}/sparse.cpp
+                 ${here}/logits.cpp ${here}/pool.cpp ${here}/isa.cpp)
   target_include_directories(${target} PRIVATE ${here})
   target_compile_options(${target} PRIVATE ${strict})
   target_link_libraries(${target} PRIVATE Threads::Threads)

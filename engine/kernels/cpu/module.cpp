@@ -99,10 +99,15 @@ Checked matmul(const Engine& e, const nb::list& jobs, handle x_) {
 
 Checked rms_norm(const Engine&, handle x_, handle weight_, float eps, handle out_) {
   const Array x("rms_norm", "x", x_, Kind::f32, {ANY, ANY});
-  const Array weight("rms_norm", "weight", weight_, Kind::f32, {x.size(1)});
+  const Array weight("rms_norm", "weight", weight_, Kind::f32, {ANY});
+  const int64_t groups = x.size(1) > 0 ? weight.size(0) / x.size(1) : 0;
+  require(groups > 0 && groups * x.size(1) == weight.size(0) && x.size(0) % groups == 0, "rms_norm",
+          "weight has " + std::to_string(weight.size(0)) + " values, must have those of a row of x, or of some rows "
+          "that x is made of");
   const Array out("rms_norm", "out", out_, Kind::f32, {x.size(0), x.size(1)}, true);
   return {[x = x.data<float>(), w = weight.data<float>(), eps, n = x.size(0), cols = x.size(1),
-           out = out.data<float>()](Engine& e, int64_t) { e.rms_norm(x, w, eps, n, cols, out); }};
+           out = out.data<float>(), groups](
+      Engine& e, int64_t) { e.rms_norm(x, w, eps, n, cols, out, groups); }};
 }
 
 Checked head_norm_rope(const Engine&, handle x_, int heads, int head_dim, handle weight_, float eps, handle cos_,
@@ -201,11 +206,15 @@ Checked attention(const Engine&, handle q_, handle k_cache, handle v_cache, int6
 Checked conv_step(const Engine&, handle x_, handle state_, handle weight_, handle out_) {
   const char* call = "conv_step";
   const Array x(call, "x", x_, Kind::f32, {ANY, ANY});
-  const Array state(call, "state", state_, Kind::f32, {CONV_TAPS - 1, x.size(1)}, true);
+  const Array state(call, "state", state_, Kind::f32, {ANY, x.size(1)}, true);
+  const int64_t dilation = state.size(0) / (CONV_TAPS - 1);
+  require(state.size(0) == CONV_TAPS - 1 || state.size(0) == 3 * (CONV_TAPS - 1), call,
+          "state must have 3 rows, or 9 for inputs 3 tokens apart");
   const Array weight(call, "weight", weight_, Kind::f32, {CONV_TAPS, x.size(1)});
   const Array out(call, "out", out_, Kind::f32, {x.size(0), x.size(1)}, true);
   const ConvArgs args = {x.data<float>(),   weight.data<float>(), state.data<float>(),
-                         out.data<float>(), x.size(0),            x.size(1)};
+                         out.data<float>(), x.size(0),            x.size(1),
+                         static_cast<int>(dilation)};
   return {[args](Engine& e, int64_t) { e.conv_step(args); }};
 }
 
@@ -292,6 +301,18 @@ Checked add(const Engine&, handle a_, handle b_) {
       Engine& e, int64_t) { e.add(a, b, size); }};
 }
 
+Checked fill(const Engine&, handle x_, float value) {
+  const Array x("fill", "x", x_, Kind::f32, {ANY, ANY}, true);
+  return {[x = x.data<float>(), value, size = x.size(0) * x.size(1)](
+      Engine& e, int64_t) { e.fill(x, value, size); }};
+}
+
+Checked scale(const Engine&, handle x_, float factor) {
+  const Array x("scale", "x", x_, Kind::f32, {ANY, ANY}, true);
+  return {[x = x.data<float>(), factor, size = x.size(0) * x.size(1)](
+      Engine& e, int64_t) { e.scale(x, factor, size); }};
+}
+
 Checked swiglu(const Engine&, handle gate_, handle up_) {
   const Array gate("swiglu", "gate", gate_, Kind::f32, {ANY, ANY}, true);
   const Array up("swiglu", "up", up_, Kind::f32, {gate.size(0), gate.size(1)});
@@ -348,6 +369,8 @@ Checked embed(const Engine& e, uint64_t address, int format, int64_t rows, int64
             return true;
           }};
 }
+
+#include "checks_streams.h"
 
 std::vector<std::pair<std::string, bool>> built_isas() {
   std::vector<std::pair<std::string, bool>> isas;
@@ -414,6 +437,13 @@ NB_MODULE(_cpu, m) {
   define<&experts>(engine, program, "experts");
   define<&combine>(engine, program, "combine");
   define<&add>(engine, program, "add");
+  define<&fill>(engine, program, "fill");
+  define<&scale>(engine, program, "scale");
+  define<&inject>(engine, program, "inject");
+  define<&keyed_values>(engine, program, "keyed_values");
+  define<&store_rows>(engine, program, "store_rows");
+  define<&choose_blocks>(engine, program, "choose_blocks");
+  define<&attention_chosen>(engine, program, "attention_chosen");
   define<&swiglu>(engine, program, "swiglu");
   define<&sigmoid_gate>(engine, program, "sigmoid_gate");
   define<&delta_gates>(engine, program, "delta_gates");

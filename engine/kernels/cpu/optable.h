@@ -81,13 +81,15 @@ struct StoreKvJob {
 enum KvFormat { KV_F16, KV_Q8_0, KV_FORMATS };
 
 // Channels channels0 <= c < channels1 of all tokens. state: the last inputs [CONV_TAPS - 1][channels], oldest
-// first; weight [CONV_TAPS][channels]; out may be x.
+// first; weight [CONV_TAPS][channels]; out may be x. Inputs are `dilation` tokens apart, 1 or 3: then the state
+// holds that many times more of them.
 struct ConvJob {
   const float* x;
   const float* weight;
   float* state;
   float* out;
   int64_t tokens, channels, channels0, channels1;
+  int dilation;
 };
 
 // One value head: each pointer is at its first token. Rows of q, k and v are `row` floats apart, those of g
@@ -112,6 +114,7 @@ constexpr int64_t DELTA_TOKENS = 128;  // whose unit vectors wait in the scratch
 constexpr int64_t SCRATCH_BYTES = 1 << 20;
 constexpr int64_t MAX_COLS = 1 << 18;  // bounds every use of the scratch
 constexpr int MAX_HEAD_DIM = 512;
+constexpr int MAX_INDEX_HEADS = 16;
 constexpr int ATTENTION_ROWS = 8;    // queries that share a pass over the keys
 constexpr int ATTENTION_HEADS = 16;  // heads of one job
 constexpr int ATTENTION_QUERIES = ATTENTION_ROWS * ATTENTION_HEADS;
@@ -137,6 +140,11 @@ struct OpTable {
   void (*delta_gates)(float* decay, float* beta, const float* rate, const float* bias, int64_t heads);
   void (*combine)(const float* y, const float* weights, int64_t used, int64_t n, float* out);
   void (*add)(float* a, const float* b, int64_t n);
+  void (*inject)(float* streams, const float* x, const float* logits, int64_t count, int64_t n);
+  void (*keyed_values)(const float* key, const float* query, const float* value, int64_t count, int64_t n,
+                       float* out);
+  void (*to_halves)(const float* x, int64_t n, uint16_t* out);              // n: a multiple of 16
+  void (*mean_halves)(const uint16_t* rows, int count, int n, float* out);  // of rows [count][n]
   float (*max_of)(const float* x, int64_t n);
   void (*span_total)(const float* x, int64_t n, float* state);  // state: m, l
 };

@@ -62,7 +62,7 @@ void Engine::conv_step(const ConvArgs& a) {
   constexpr int64_t step = 256;
   for_rows((a.channels + step - 1) / step, a.n * step, [&](int64_t i, int) {
     ops_.conv_step({a.x, a.weight, a.state, a.out, a.n, a.channels, i * step,
-                    std::min((i + 1) * step, a.channels)});
+                    std::min((i + 1) * step, a.channels), a.dilation});
   });
 }
 

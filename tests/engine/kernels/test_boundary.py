@@ -141,7 +141,7 @@ def test_caches_of_the_wrong_kind(k: Kernels) -> None:
 
 
 def test_recurrent_shapes_that_do_not_fit(k: Kernels) -> None:
-    with pytest.raises(KernelError, match=r"state must have shape \(3, 8\), has \(4, 8\)"):
+    with pytest.raises(KernelError, match="state must have 3 rows, or 9"):
         k.conv_step(zeros(2, 8), zeros(4, 8), zeros(4, 8), zeros(2, 8))
     state, gates = zeros(4, 16, 16), zeros(1, 4)
     with pytest.raises(KernelError, match="4 value heads do not share 3 key heads"):

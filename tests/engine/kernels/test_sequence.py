@@ -175,16 +175,19 @@ def test_attention_does_not_depend_on_the_prompt_chunk(isa: str, kind: str) -> N
 
 
 @settings(max_examples=40, deadline=None)
-@given(n=st.integers(1, 9), channels=st.integers(1, 600), seed=seeds)
-def test_conv_step(n: int, channels: int, seed: int) -> None:
+@given(n=st.integers(1, 9), channels=st.integers(1, 600), apart=st.sampled_from([1, 3]), seed=seeds)
+def test_conv_step(n: int, channels: int, apart: int, seed: int) -> None:
     import torch
 
     rng = np.random.default_rng(seed)
-    x, state, w = normal(rng, n, channels), normal(rng, 3, channels), normal(rng, 4, channels)
+    x, w = normal(rng, n, channels), normal(rng, 4, channels)
+    state = normal(rng, 3 * apart, channels)
     want_state = state.copy()
     want = reference.conv_step(x, want_state, w)
     inputs = torch.tensor(np.concatenate([state, x]).T[None])
-    truth = torch.nn.functional.conv1d(inputs, torch.tensor(w.T[:, None].copy()), groups=channels)
+    truth = torch.nn.functional.conv1d(
+        inputs, torch.tensor(w.T[:, None].copy()), groups=channels, dilation=apart
+    )
     np.testing.assert_allclose(want, torch.nn.functional.silu(truth)[0].T, rtol=1e-4, atol=1e-5)
     for isa in available_isas():
         for cut in (n, 1):

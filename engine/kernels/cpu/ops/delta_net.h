@@ -9,21 +9,30 @@ namespace STOKER_ISA {
 
 constexpr int SLICE = 4;  // vectors: enough running sums to hide the latency of an addition
 
-static void conv_step(const ConvJob& job) {
+template <int D>  // tokens from one input to the next
+STOKER_INLINE void conv_channels(const ConvJob& job) {
+  constexpr int LAST = (CONV_TAPS - 1) * D;
   for_vectors(job.channels1 - job.channels0, [&](int64_t at, int some) {
     const int64_t c = job.channels0 + at;
-    F w[CONV_TAPS], u[CONV_TAPS];
+    F w[CONV_TAPS], u[LAST + 1];
     for (int j = 0; j < CONV_TAPS; ++j) w[j] = load_some(job.weight + j * job.channels + c, some);
-    for (int j = 0; j < CONV_TAPS - 1; ++j) u[j] = load_some(job.state + j * job.channels + c, some);
+    for (int j = 0; j < LAST; ++j) u[j] = load_some(job.state + j * job.channels + c, some);
     for (int64_t t = 0; t < job.tokens; ++t) {
-      u[CONV_TAPS - 1] = load_some(job.x + t * job.channels + c, some);
+      u[LAST] = load_some(job.x + t * job.channels + c, some);
       F s = {};
-      for (int j = 0; j < CONV_TAPS; ++j) s = s + w[j] * u[j];
+      for (int j = 0; j < CONV_TAPS; ++j) s = s + w[j] * u[j * D];
       store_some(job.out + t * job.channels + c, silu(s), some);
-      for (int j = 0; j < CONV_TAPS - 1; ++j) u[j] = u[j + 1];
+      for (int j = 0; j < LAST; ++j) u[j] = u[j + 1];
     }
-    for (int j = 0; j < CONV_TAPS - 1; ++j) store_some(job.state + j * job.channels + c, u[j], some);
+    for (int j = 0; j < LAST; ++j) store_some(job.state + j * job.channels + c, u[j], some);
   });
+}
+
+static void conv_step(const ConvJob& job) {
+  if (job.dilation == 1)
+    conv_channels<1>(job);
+  else
+    conv_channels<3>(job);
 }
 
 // out = x / |x|, times scale.

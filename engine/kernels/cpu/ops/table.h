@@ -28,6 +28,7 @@
 #include "rows_tile.h"
 #include "rows_misc.h"
 #include "gates.h"
+#include "streams.h"
 #include "attention.h"
 #include "attention_q8.h"
 #include "delta_net.h"
@@ -75,6 +76,10 @@ constexpr OpTable make_table(const char* name) {
           delta_gates,
           combine,
           add,
+          inject,
+          keyed_values,
+          to_halves,
+          mean_halves,
           max_of,
           span_total};
 }

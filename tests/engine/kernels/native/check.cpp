@@ -142,6 +142,40 @@ void check_attention(Random& random) {
   }
 }
 
+// Some queries see all positions, others choose among blocks; keys and values of those are copied.
+void check_chosen(Random& random) {
+  constexpr int heads = 6, kv_heads = 2, head_dim = 64, index_heads = 3, dim = 48, ratio = 4;
+  constexpr int64_t blocks = 20, start = 60, n = 70, ctx = 192, half = 8, cols = heads * head_dim;
+  constexpr int64_t kv_cols = kv_heads * head_dim, seen = start + n, width = (blocks + 1) * ratio - 1;
+  Guarded<float> k(seen * kv_cols), v(seen * kv_cols), q(n * cols), key(seen * dim), index_q(n * index_heads * dim);
+  Guarded<float> weight(dim), cos(seen * half), sin(seen * half);
+  for (auto* x : {&k, &v, &q, &key, &index_q, &weight, &cos, &sin}) fill(*x, 16, random);
+  for (KvFormat format : {KV_F16, KV_Q8_0})
+    on_all("attention_chosen", n * cols + n * width, [&](Engine& e, float* out) {
+      Guarded<uint8_t> k_cache(ctx * kv_cols * 2), v_cache(ctx * kv_cols * 2);
+      Guarded<uint16_t> raw(seen * dim);
+      Guarded<int32_t> chosen(n * width);
+      e.store_kv({k.data(), v.data(), k_cache.data(), v_cache.data(), format, seen, 0, kv_heads, head_dim});
+      e.store_rows(key.data(), seen, dim, raw.data());
+      e.choose_blocks({index_q.data(), raw.data(), weight.data(), cos.data(), sin.data(), chosen.data(), n, start,
+                       half, blocks, index_heads, dim, ratio, 1e-6f});
+      AttentionArgs args = {};
+      args.q = q.data();
+      args.k_cache = k_cache.data();
+      args.v_cache = v_cache.data();
+      args.format = format;
+      args.out = out;
+      args.n = n;
+      args.start = start;
+      args.heads = heads;
+      args.kv_heads = kv_heads;
+      args.head_dim = head_dim;
+      args.scale = 0.125f;
+      e.attention_chosen(args, chosen.data(), width);
+      for (int64_t i = 0; i < n * width; ++i) out[n * cols + i] = static_cast<float>(chosen[i]);
+    });
+}
+
 void check_rows(Random& random) {
   for (int64_t cols : {1, 2, 7, 16, 31, 33, 100, 129, 2049}) {
     constexpr int64_t n = 9;
@@ -153,6 +187,20 @@ void check_rows(Random& random) {
     fill(logits, cols, random);
     on_all("rms_norm", n * cols,
            [&](Engine& e, float* out) { e.rms_norm(x.data(), w.data(), 1e-6f, n, cols, out); });
+    on_all("rms_norm of groups", n * 3 * cols, [&](Engine& e, float* out) {
+      e.rms_norm(more.data(), more.data(), 1e-6f, n * 3, cols, out, 3);
+    });
+    on_all("inject", n * 3 * cols,
+           [&](Engine& e, float* out) { e.inject(out, x.data(), weights.data(), n, 3, cols); }, more.data());
+    on_all("keyed_values", n * 3 * cols, [&](Engine& e, float* out) {
+      e.keyed_values(more.data(), more.data(), x.data(), n, 3, cols, out);
+    });
+    on_all("scale", n * cols, [&](Engine& e, float* out) { e.scale(out, 0.3f, n * cols); }, x.data());
+    on_all("conv_step", n * cols, [&](Engine& e, float* out) {
+      Guarded<float> state(9 * cols);
+      std::copy(more.data(), more.data() + 9 * cols, state.data());
+      e.conv_step({x.data(), more.data(), state.data(), out, n, cols, 3});
+    });
     on_all("add", n * cols, [&](Engine& e, float* out) { e.add(out, more.data(), n * cols); }, x.data());
     on_all("combine", n * cols,
            [&](Engine& e, float* out) { e.combine(more.data(), weights.data(), n, 3, cols, out); }, x.data());
@@ -219,6 +267,7 @@ int main(int argc, char** argv) {
   if (all) {
     for (int f = 0; f < tables[0]->format_count; ++f) check_format(f, random);
     check_attention(random);
+    check_chosen(random);
     check_rows(random);
   }
   check_experts(random);
