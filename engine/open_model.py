@@ -156,7 +156,7 @@ class Engine:
             budget=memory.budget,
             dense=memory.dense,
             kv=memory.kv,
-            scratch=memory.scratch,
+            scratch=memory.scratch + memory.rows,
             reserve=memory.reserve,
             arena=memory.arena,
             expert_bytes=memory.arena_full,
@@ -236,6 +236,7 @@ class Engine:
                 self._recorder.close()
             except TraceError as error:
                 log.warning("%s", error)
+        self.session.model.close()
         self.store.close()
         self._files.close()
 
@@ -290,6 +291,7 @@ def open_model(settings: EngineSettings, progress: Progress = lambda *_: None) -
         kernels,
         weights,
         store,
+        files,
         memory.context,
         settings.chunk,
         settings.kv,

@@ -11,7 +11,8 @@ import time
 import numpy as np
 
 from engine.kernels.table import Kernels, Matrix
-from engine.plan.spec import ModelPlan, TensorRef
+from engine.plan.spec import ModelPlan
+from engine.plan.tensors import TensorRef
 from engine.settings import EngineSettings
 from engine.tiers.arena import make_slots
 from engine.tiers.budget import MemoryPlan, expert_slots, largest_slot, token_dense_bytes

@@ -53,6 +53,7 @@ def show_plan(settings: EngineSettings, as_json: bool) -> int:
         "dense weights": memory.dense,
         f"context of {memory.context:,} tokens": memory.kv,
         "scratch and staging": memory.scratch,
+        **({"cache of rows of the n-gram table": memory.rows} if memory.rows else {}),
         "program, libraries, vocabulary": memory.reserve,
         f"arena, {fit:,} of {experts:,} experts": memory.arena,
         "budget": memory.budget,

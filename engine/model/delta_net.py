@@ -50,5 +50,9 @@ class DeltaNet:
         )
         heads = read.reshape(-1, spec.v_dim)
         ops.rms_norm(heads, self._norm, self._eps, heads)
-        ops.swiglu(gate, read)
-        ops.matmul(self._output, gate, out)
+        if spec.sigmoid:
+            ops.sigmoid_gate(read, gate)
+            ops.matmul(self._output, read, out)
+        else:
+            ops.swiglu(gate, read)
+            ops.matmul(self._output, gate, out)

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 from engine.kernels.table import ExpertMatrix, Operations
 from engine.model.scratch import F32, Scratch
 from engine.model.weights import DenseWeights
-from engine.plan.spec import ExpertsSpec, TensorRef
+from engine.plan.spec import ExpertsSpec
+from engine.plan.tensors import TensorRef
 from engine.tiers.budget import slot_layout
 
 

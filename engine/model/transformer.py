@@ -7,57 +7,22 @@ layers, because handing over hundreds of short operations would cost more than m
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from engine.kernels.table import Kernels, Operations, Program
-from engine.model.attention import Attention
-from engine.model.delta_net import DeltaNet
 from engine.model.experts import Experts
-from engine.model.feed_forward import FeedForward
-from engine.model.kv_cache import KVCache
-from engine.model.recurrent_state import RecurrentState
+from engine.model.head import Head
+from engine.model.layers import bind_layers, recurrent_state
 from engine.model.residency_bias import ResidencyBias
-from engine.model.rope import rope_table
+from engine.model.rows import Rows
 from engine.model.scratch import F32, Scratch
 from engine.model.weights import DenseWeights
-from engine.plan.spec import (
-    AttentionSpec,
-    DeltaNetSpec,
-    ExpertsSpec,
-    FeedForwardSpec,
-    ModelPlan,
-)
+from engine.plan.spec import ModelPlan
+from engine.tiers.disk import ModelFiles
 from engine.tiers.store import ExpertStore
-
-
-@dataclass(frozen=True, slots=True)
-class Layer:
-    """One block with its weights bound."""
-
-    mixer_norm: F32
-    mixer: Attention | DeltaNet
-    feed_forward_norm: F32
-    feed_forward: Experts | FeedForward
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """What lives across the blocks of a step, [tokens, embd]."""
-
-    hidden: F32
-    normed: F32
-    branch: F32
-
-    @staticmethod
-    def zeros(tokens: int, embd: int) -> Rows:
-        return Rows(*(np.zeros((tokens, embd), np.float32) for _ in range(3)))
-
-    def first(self, n: int) -> Rows:
-        """The first n rows of each."""
-        return Rows(self.hidden[:n], self.normed[:n], self.branch[:n])
 
 
 class Transformer:
@@ -69,6 +34,7 @@ class Transformer:
         kernels: Kernels,
         weights: DenseWeights,
         store: ExpertStore,
+        files: ModelFiles,
         context: int,
         chunk: int,
         kv: str,
@@ -77,15 +43,18 @@ class Transformer:
         self.plan, self.chunk, self.context = plan, chunk, context
         self.kernels, self._store = kernels, store
         self._embedding = weights.matrix(plan.token_embedding)
-        self._output_norm = weights.vector(plan.output_norm)
-        self._head = weights.matrix(plan.output)
-        cuts = [part.widths for x in plan.layers for part in (x.mixer, x.feed_forward)]
-        self._scratch = Scratch(chunk, cuts)
-        self.state = _recurrent_state(plan)
-        self._layers = self._bind(plan, weights, kv)
-        self._rows = Rows.zeros(chunk, plan.embd)
-        self._guess = Scratch(1, cuts), np.zeros((1, plan.most_used), np.int32)
-        self._token = np.zeros(1, np.int32)
+        self._scratch = Scratch(chunk, plan.cuts)
+        self._head = Head(plan, weights, self._scratch, chunk)
+        self.state = recurrent_state(plan)
+        self._layers = bind_layers(
+            plan, weights, self._scratch, self.state, files, context, chunk, kv
+        )
+        self._ngrams = [x.ngrams for x in self._layers if x.ngrams]
+        self._rows = Rows.zeros(chunk, plan)
+        # What guessing at a layer takes, beside the layer that runs.
+        self._guess = Rows.zeros(1, plan), Scratch(1, plan.cuts)
+        self._guessed = np.zeros((1, plan.most_used), np.int32)
+        self._token = np.zeros(plan.streams, np.int32)
         # Of the layers that have experts, in order: their number, and a token's choices.
         self._expert_layers = np.array(list(plan.expert_layers), np.intp)
         self._chosen = np.zeros((len(self._expert_layers), 1, plan.most_used), np.int32)
@@ -104,13 +73,14 @@ class Transformer:
 
         What is before `start` is what earlier steps left; 0 begins anew, any other position must be
         one that `state` is at. `logits` [m, vocab] receives the last m positions, 0 <= m <= n. The
-        one token of an `answer` may be routed with the residency bias. Raises DiskReadError from
-        the store.
+        one token of an `answer` may be routed with the residency bias. Raises DiskReadError.
         """
         n, kernels = len(ids), self.kernels
         self._leaning = self._residency_bias if answer else None
-        rows = self._rows.first(n)
+        rows = self._rows.cut(0, n)
         self.state.begin_step(start)
+        for ngrams in self._ngrams:
+            ngrams.fetch(ids)
         if len(self._expert_layers):  # a dense model has nothing in the store
             self._store.begin_step(n)
         chosen = self._run_token(ids, start) if n == 1 else self._run_prompt(ids, start, rows)
@@ -119,54 +89,18 @@ class Transformer:
             self._store.end_step()
         self.state.end_step(start + n)
         if len(logits):
-            last = np.ascontiguousarray(rows.hidden[n - len(logits) :])
-            kernels.rms_norm(last, self._output_norm, self.plan.norm_eps, last)
-            kernels.matmul(self._head, last, logits)
+            self._head.run(kernels, rows.cut(n - len(logits), n), logits)
 
-    def _bind(self, plan: ModelPlan, weights: DenseWeights, kv: str) -> list[Layer]:
-        rope, eps, scratch = rope_table(plan.rope, self.context), plan.norm_eps, self._scratch
-        states = iter(self.state.parts)
+    def close(self) -> None:
+        """End what reads from the disk for it; no step is under way."""
+        for ngrams in self._ngrams:
+            ngrams.close()
 
-        def mixer(spec: AttentionSpec | DeltaNetSpec) -> Attention | DeltaNet:
-            if isinstance(spec, DeltaNetSpec):
-                return DeltaNet(spec, weights, scratch, eps, next(states), next(states))
-            cache = KVCache(self.context, spec.kv_heads, spec.head_dim, kv)
-            return Attention(spec, weights, scratch, rope, eps, cache)
-
-        def feed_forward(spec: ExpertsSpec | FeedForwardSpec) -> Experts | FeedForward:
-            if isinstance(spec, ExpertsSpec):
-                return Experts(spec, weights, scratch)
-            return FeedForward(spec, weights, scratch)
-
-        return [
-            Layer(
-                weights.vector(x.mixer_norm),
-                mixer(x.mixer),
-                weights.vector(x.feed_forward_norm),
-                feed_forward(x.feed_forward),
-            )
-            for x in plan.layers
-        ]
-
-    # ---- the parts of a layer
-
-    def _mix(self, ops: Operations, layer: Layer, rows: Rows, start: int) -> None:
-        """Add to `hidden` what the mixer gives."""
-        ops.rms_norm(rows.hidden, layer.mixer_norm, self.plan.norm_eps, rows.normed)
-        layer.mixer.run(ops, rows.normed, start, rows.branch)
-        ops.add(rows.hidden, rows.branch)
-
-    def _feed_forward(
-        self, ops: Operations, layer: Layer, rows: Rows, ids: NDArray[np.int32] | None
-    ) -> None:
-        """Add what the feed-forward gives, all but that of routed experts: those are chosen."""
-        ops.rms_norm(rows.hidden, layer.feed_forward_norm, self.plan.norm_eps, rows.normed)
-        if isinstance(layer.feed_forward, FeedForward):
-            layer.feed_forward.run(ops, rows.normed, rows.branch)
-            ops.add(rows.hidden, rows.branch)
-        elif ids is not None:
-            layer.feed_forward.choose(ops, rows.normed, ids)
-            layer.feed_forward.add_shared(ops, rows.hidden, rows.branch)
+    def _embed(self, ops: Operations, ids: NDArray[np.int32], rows: Rows) -> None:
+        """The hidden state of tokens `ids`, each as often as there are streams."""
+        ops.embed(self._embedding, ids, rows.hidden.reshape(len(ids), -1))
+        if self.plan.embedding_scale != 1.0:
+            ops.scale(rows.hidden, self.plan.embedding_scale)
 
     def _serve_experts(self, index: int, rows: Rows, ids: NDArray[np.int32]) -> None:
         """Outputs of all chosen experts, which the store brings where they are not resident."""
@@ -184,14 +118,13 @@ class Transformer:
         tenth of the speed.)"""
         if index + 1 == len(self._layers) or not self._store.looks_ahead:
             return
-        layer, (scratch, ids) = self._layers[index + 1], self._guess
+        layer, (own, scratch) = self._layers[index + 1], self._guess
         experts = layer.feed_forward
         if isinstance(experts, Experts):
-            self.kernels.rms_norm(
-                rows.hidden, layer.feed_forward_norm, self.plan.norm_eps, rows.branch
-            )
-            ids = ids[:, : experts.used]
-            scores, weights = experts.guess(self.kernels, rows.branch, ids, scratch)
+            guess = replace(own, hidden=rows.hidden)
+            layer.feed_forward_residual.read(self.kernels, guess, scratch)
+            ids = self._guessed[:, : experts.used]
+            scores, weights = experts.guess(self.kernels, guess.normed, ids, scratch)
             self._prefer_residents(index + 1, scores, ids, weights)
             self._store.expect(index + 1, ids[0, : (experts.used + 1) // 2])
 
@@ -211,38 +144,38 @@ class Transformer:
         kernels = self.kernels
         chosen = np.zeros((len(self._expert_layers), len(ids), self._chosen.shape[2]), np.int32)
         of_layer = dict(zip(self._expert_layers.tolist(), chosen, strict=True))
-        kernels.embed(self._embedding, ids, rows.hidden)
+        self._embed(kernels, np.repeat(ids, self.plan.streams), rows)
         for index, layer in enumerate(self._layers):
-            self._mix(kernels, layer, rows, start)
-            self._feed_forward(kernels, layer, rows, of_layer.get(index))
+            layer.mix(kernels, rows, self._scratch, start)
+            layer.feed_forward_begin(kernels, rows, self._scratch, of_layer.get(index))
             if isinstance(layer.feed_forward, Experts):
                 self._serve_experts(index, rows, of_layer[index])
-                layer.feed_forward.add(kernels, rows.hidden)
+                layer.feed_forward_end(kernels, rows)
         return chosen
 
     # ---- one token
 
     def _note_token(self) -> Program:
         """The program of a step over `_token`, up to the last layer's hidden state."""
-        program, rows = Program(self.kernels), self._rows.first(1)
+        program, rows = Program(self.kernels), self._rows.cut(0, 1)
         # Each layer keeps its choice: the store counts those of all layers at once.
         of_layer = dict(zip(self._expert_layers.tolist(), self._chosen, strict=True))
-        program.embed(self._embedding, self._token, rows.hidden)
+        self._embed(program, self._token, rows)
         for index, layer in enumerate(self._layers):
-            self._mix(program, layer, rows, 0)
-            self._feed_forward(program, layer, rows, of_layer.get(index))
+            layer.mix(program, rows, self._scratch, 0)
+            layer.feed_forward_begin(program, rows, self._scratch, of_layer.get(index))
             if isinstance(layer.feed_forward, Experts):
                 self._place_of[len(program)] = len(self._place_of)
                 addresses = self._store.addresses(index)
                 layer.feed_forward.run(program, rows.normed, of_layer[index], addresses)
-                layer.feed_forward.add(program, rows.hidden)
+                layer.feed_forward_end(program, rows)
         return program
 
     def _run_token(self, ids: NDArray[np.int32], start: int) -> NDArray[np.int32]:
         """The program; it stops where an expert is not resident, and goes on behind it. Gives as
         `_run_prompt`."""
         self._token[:] = ids
-        rows = self._rows.first(1)
+        rows = self._rows.cut(0, 1)
         counted = 0  # layers with experts whose choices the store knows
         at = self._program.run(start)
         while at < len(self._program):
@@ -261,8 +194,3 @@ class Transformer:
 
     def _found(self, first: int, end: int) -> None:
         self._store.found(self._expert_layers[first:end], self._chosen[first:end, 0])
-
-
-def _recurrent_state(plan: ModelPlan) -> RecurrentState:
-    deltas = [x.mixer for x in plan.layers if isinstance(x.mixer, DeltaNetSpec)]
-    return RecurrentState([shape for x in deltas for shape in x.state_shapes])

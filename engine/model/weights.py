@@ -7,8 +7,10 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.gguf.dequant import dequantise
 from engine.kernels.table import Matrix
-from engine.plan.spec import MatrixRef, ModelPlan, TensorRef
+from engine.plan.spec import ModelPlan
+from engine.plan.tensors import MatrixRef, TensorRef
 from engine.tiers.disk import ModelFiles
 
 
@@ -35,6 +37,11 @@ class DenseWeights:
         """A (rows, cols) matrix in its file format."""
         data = self._bytes[ref]
         return Matrix(data.ctypes.data, ref.format.id, ref.rows, ref.cols, data)
+
+    def floats(self, ref: TensorRef) -> NDArray[np.float32]:
+        """The values of a small tensor of any format, in its shape."""
+        rows = self._bytes[ref].reshape(*ref.shape[:-1], -1)
+        return dequantise(ref.format, rows)
 
     def vector(self, ref: TensorRef) -> NDArray[np.float32]:
         """The values of an F32 tensor in file order, (n,)."""

@@ -12,8 +12,11 @@ from engine.gguf.reader import GGUFFile
 from engine.plan.families.table import family_of
 from engine.plan.feed_forwards import FeedForwards
 from engine.plan.mixers import Mixers
+from engine.plan.ngrams import read_ngrams
+from engine.plan.residual import Residuals
 from engine.plan.source import PlanSource
-from engine.plan.spec import LayerSpec, ModelPlan, RopeSpec, TensorRef
+from engine.plan.spec import LayerSpec, ModelPlan, RopeSpec
+from engine.plan.tensors import TensorRef
 
 ROPE_BASE = 10000.0  # llama.cpp's default of rope.freq_base
 MAX_LAYERS = 4096
@@ -29,13 +32,12 @@ def build_plan(file: GGUFFile) -> ModelPlan:
         raise source.bad_key("block_count", f"at most {MAX_LAYERS}")
     layers = blocks - _read_drafts(source, blocks)
     embd = source.count("embedding_length")
-    embedding, output = _read_vocabulary(source, embd)
+    embedding, head = _read_vocabulary(source, embd)
     mixers = Mixers(source, family, embd, blocks)
     feed_forwards = FeedForwards(source, family, embd)
-
-    def norm(name: str) -> TensorRef:
-        return source.vector(f"{name}.weight", embd)
-
+    residuals = Residuals(source, family, embd)
+    read = residuals.output()
+    ngrams = read_ngrams(source, embd, read.streams, layers) if family.ngrams else {}
     plan = ModelPlan(
         architecture=file.architecture,
         name=file.get_str("general.name", ""),
@@ -46,17 +48,20 @@ def build_plan(file: GGUFFile) -> ModelPlan:
         norm_eps=source.number("attention.layer_norm_rms_epsilon"),
         rope=_read_rope(source, mixers.head_dim),
         token_embedding=embedding,
-        output_norm=norm("output_norm"),
-        output=output,
+        output_residual=read,
+        output=head,
         layers=tuple(
             LayerSpec(
-                mixer_norm=norm(f"blk.{layer}.attn_norm"),
+                mixer_residual=residuals.mixer(layer),
                 mixer=mixers.read(layer),
-                feed_forward_norm=norm(f"blk.{layer}.{family.feed_forward_norm}"),
+                feed_forward_residual=residuals.feed_forward(layer),
                 feed_forward=feed_forwards.read(layer),
+                ngrams=ngrams.get(layer),
             )
             for layer in range(layers)
         ),
+        embedding_scale=source.number("embedding_scale", 1.0) if family.scaled else 1.0,
+        logit_scale=source.number("logit_scale", 1.0) if family.scaled else 1.0,
     )
     source.check_all_used(family)
     return plan

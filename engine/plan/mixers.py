@@ -8,15 +8,10 @@ from dataclasses import dataclass
 from engine.errors import UnsupportedModelError
 from engine.gguf.formats import F32
 from engine.plan.families.family import Family
+from engine.plan.indexer import Indexers
 from engine.plan.source import PlanSource
-from engine.plan.spec import (
-    CONV_TAPS,
-    AttentionSpec,
-    DeltaNetSpec,
-    MatrixRef,
-    RowsRef,
-    TensorRef,
-)
+from engine.plan.spec import CONV_TAPS, AttentionSpec, DeltaNetSpec
+from engine.plan.tensors import MatrixRef, RowsRef, TensorRef
 
 FULL_INTERVAL = 4  # llama.cpp's default: of so many layers the last one is attention
 
@@ -48,6 +43,10 @@ class Mixers:
                 )
         self.head_dim = _read_head_dim(source, embd, self._heads[0])
         self._delta = _read_delta(source, blocks) if family.delta_net else None
+        self._indexers = None
+        if family.indexer:
+            rotated = source.count("rope.dimension_count", self.head_dim)
+            self._indexers = Indexers(source, embd, blocks, rotated)
 
     def read(self, layer: int) -> AttentionSpec | DeltaNetSpec:
         if self._delta and self._delta.recurrent[layer]:
@@ -85,6 +84,7 @@ class Mixers:
             q_norm=source.vector(block + "attn_q_norm.weight", head_dim),
             k_norm=source.vector(block + "attn_k_norm.weight", head_dim),
             gate=gate,
+            indexer=self._indexers.read(layer) if self._indexers else None,
         )
 
     def _delta_net(self, layer: int, d: _Delta) -> DeltaNetSpec:
@@ -126,6 +126,7 @@ class Mixers:
             bias=source.vector(block + "ssm_dt.bias", d.v_heads),
             norm=source.vector(block + "ssm_norm.weight", d.v_dim),
             output=source.tensor(block + "ssm_out.weight", (self._embd, values)),
+            sigmoid=self._family.delta_sigmoid,
         )
 
     def _matrix(self, name: str, rows: int) -> TensorRef:

@@ -15,7 +15,7 @@ from engine.errors import ModelPlanError, UnsupportedModelError
 from engine.gguf.formats import F32, FORMATS, Format
 from engine.gguf.reader import GGUFFile
 from engine.plan.families.family import Family
-from engine.plan.spec import TensorRef
+from engine.plan.tensors import TensorRef
 
 
 class PlanSource:
@@ -54,6 +54,16 @@ class PlanSource:
             raise self.bad_key(key, f"an integer or an array of {layers} integers")
         return [self._positive(key, int(value)) for value in values]
 
+    def integers(self, key: str, length: int | None = None) -> list[int]:
+        """Exact integers of 0 to 2^64 - 1, of any integer type in the file; `length` of them."""
+        values = self.file.get_array(self.key(key))
+        whole = np.issubdtype(values.dtype, np.integer)
+        exact = [int(value) for value in values] if whole else []
+        if not whole or len(values) != (length or len(values)) or any(x < 0 for x in exact):
+            count = f"{length} " if length else ""
+            raise self.bad_key(key, f"an array of {count}integers, none of them negative")
+        return exact
+
     def flags(self, key: str, layers: int) -> list[bool]:
         """A truth value per layer."""
         full = self.key(key)
@@ -91,6 +101,11 @@ class PlanSource:
                 "Choose another quantisation of the model, such as Q4_K_M or Q8_0",
             )
         return TensorRef(name, format_, info.shape, info.path, info.offset, info.nbytes)
+
+    def rows(self, name: str, width: int) -> TensorRef:
+        """The tensor `name` of any number of rows of `width` values."""
+        info = self.file.tensors.get(name)
+        return self.tensor(name, (info.shape[0] if info and len(info.shape) == 2 else 1, width))
 
     def vector(self, name: str, length: int) -> TensorRef:
         """The F32 tensor `name` of `length` values."""

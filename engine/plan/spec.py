@@ -1,82 +1,17 @@
 """The nouns of a model: what the plan of a GGUF file says, as frozen data.
 
 `build.py` makes a `ModelPlan` from metadata and the tensor directory; everything to the right of it
-(tiers, kernels, model) reads nothing else about the file. Shapes are written row-major: a matrix
-that maps `cols` inputs to `rows` outputs is `(rows, cols)`, a stack `(experts, rows, cols)`.
+(tiers, kernels, model) reads nothing else about the file.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.gguf.formats import Format
-
-
-@dataclass(frozen=True, slots=True)
-class TensorRef:
-    """Where a tensor's bytes lie: `nbytes` bytes at `offset` of the file `path`."""
-
-    name: str
-    format: Format
-    shape: tuple[int, ...]  # row-major, the contiguous axis last
-    path: str
-    offset: int  # bytes from the start of the file
-    nbytes: int
-
-    @property
-    def rows(self) -> int:
-        """Rows of a matrix, or of one expert of a stack."""
-        return self.shape[-2] if len(self.shape) > 1 else 1
-
-    @property
-    def cols(self) -> int:
-        return self.shape[-1]
-
-    @property
-    def extents(self) -> tuple[tuple[int, int], ...]:
-        """(offset, bytes) of its parts in the file, in order."""
-        return ((self.offset, self.nbytes),)
-
-
-@dataclass(frozen=True, slots=True)
-class RowsRef:
-    """Some rows of the matrix `whole`, where a file keeps several matrices in one tensor."""
-
-    whole: TensorRef
-    spans: tuple[tuple[int, int], ...]  # (first row, rows), in the order of this matrix
-
-    @property
-    def name(self) -> str:
-        return self.whole.name
-
-    @property
-    def path(self) -> str:
-        return self.whole.path
-
-    @property
-    def format(self) -> Format:
-        return self.whole.format
-
-    @property
-    def rows(self) -> int:
-        return sum(rows for _, rows in self.spans)
-
-    @property
-    def cols(self) -> int:
-        return self.whole.cols
-
-    @property
-    def nbytes(self) -> int:
-        return self.rows * (self.whole.nbytes // self.whole.rows)
-
-    @property
-    def extents(self) -> tuple[tuple[int, int], ...]:
-        """(offset, bytes) of its parts in the file, in order."""
-        row = self.whole.nbytes // self.whole.rows
-        return tuple((self.whole.offset + first * row, rows * row) for first, rows in self.spans)
-
-
-MatrixRef = TensorRef | RowsRef
+from engine.plan.indexer import IndexerSpec
+from engine.plan.ngrams import NgramSpec
+from engine.plan.residual import ResidualSpec
+from engine.plan.tensors import MatrixRef, TensorRef
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,17 +40,21 @@ class AttentionSpec:
     q_norm: TensorRef  # (head_dim,) F32
     k_norm: TensorRef  # (head_dim,) F32
     gate: MatrixRef | None = None  # (heads * head_dim, embd)
+    indexer: IndexerSpec | None = None  # None: a query sees all positions before it
 
     @property
     def tensors(self) -> tuple[MatrixRef, ...]:
         refs = (self.q, self.k, self.v, self.output, self.q_norm, self.k_norm)
-        return (*refs, self.gate) if self.gate else refs
+        index = self.indexer.tensors if self.indexer else ()
+        return (*refs, self.gate, *index) if self.gate else (*refs, *index)
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """float32 values per token of q, the heads' outputs, k, v and the gate, if there is one."""
+        """float32 values per token of q, the heads' outputs, k, v and the gate, if there is one;
+        then the indexer's."""
         q, kv = self.heads * self.head_dim, self.kv_heads * self.head_dim
-        return (q, q, kv, kv, q) if self.gate else (q, q, kv, kv)
+        index = self.indexer.widths if self.indexer else ()
+        return (q, q, kv, kv, q, *index) if self.gate else (q, q, kv, kv, *index)
 
 
 CONV_TAPS = 4  # tokens that the convolution of a DeltaNet sees
@@ -125,7 +64,8 @@ CONV_TAPS = 4  # tokens that the convolution of a DeltaNet sees
 class DeltaNetSpec:
     """Gated DeltaNet: a convolution along the tokens, then a memory matrix per value head.
 
-    Value head h reads key head h mod k_heads if `tiled`, else h // (v_heads // k_heads).
+    Value head h reads key head h mod k_heads if `tiled`, else h // (v_heads // k_heads). What the
+    heads read is normed and multiplied by SiLU(gate x), or sigmoid(gate x) if `sigmoid`.
     """
 
     k_heads: int
@@ -142,6 +82,7 @@ class DeltaNetSpec:
     bias: TensorRef  # (v_heads,) F32
     norm: TensorRef  # (v_dim,) F32
     output: TensorRef  # (embd, v_heads * v_dim)
+    sigmoid: bool = False
 
     @property
     def channels(self) -> int:
@@ -232,18 +173,34 @@ class ExpertsSpec:
 
 @dataclass(frozen=True, slots=True)
 class LayerSpec:
-    """x + mixer(norm x), then that + feed_forward(norm of it)."""
+    """Two branches, one behind the other, and how each reads and writes the hidden state."""
 
-    mixer_norm: TensorRef  # (embd,) F32
+    mixer_residual: ResidualSpec
     mixer: AttentionSpec | DeltaNetSpec  # the part that looks at other tokens
-    feed_forward_norm: TensorRef  # (embd,) F32
+    feed_forward_residual: ResidualSpec
     feed_forward: ExpertsSpec | FeedForwardSpec
+    ngrams: NgramSpec | None = None  # added to the hidden state before the branches
 
     @property
     def tensors(self) -> tuple[MatrixRef, ...]:
-        """All but the experts' own."""
-        return (self.mixer_norm, *self.mixer.tensors, self.feed_forward_norm,
-                *self.feed_forward.tensors)  # fmt: skip
+        """All but the experts' own and the table of n-grams."""
+        ngrams = self.ngrams.tensors if self.ngrams else ()
+        return (*ngrams, *self.mixer_residual.tensors, *self.mixer.tensors,
+                *self.feed_forward_residual.tensors, *self.feed_forward.tensors)  # fmt: skip
+
+    @property
+    def state_shapes(self) -> tuple[tuple[int, ...], ...]:
+        """What it remembers of a timeline, whatever its length: arrays of float32."""
+        ngrams = self.ngrams.state_shapes if self.ngrams else ()
+        delta = self.mixer.state_shapes if isinstance(self.mixer, DeltaNetSpec) else ()
+        return (*ngrams, *delta)
+
+    @property
+    def cuts(self) -> tuple[tuple[int, ...], ...]:
+        """float32 values per token that its parts ask for at once, one part after the other."""
+        ngrams = (self.ngrams.widths,) if self.ngrams else ()
+        return (*ngrams, self.mixer_residual.widths, self.mixer.widths,
+                self.feed_forward_residual.widths, self.feed_forward.widths)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,14 +216,41 @@ class ModelPlan:
     norm_eps: float
     rope: RopeSpec
     token_embedding: TensorRef  # (vocab, embd)
-    output_norm: TensorRef  # (embd,) F32
+    output_residual: ResidualSpec  # how the head reads the hidden state; it writes nothing
     output: TensorRef  # (vocab, embd); the token embedding itself when the head is tied
     layers: tuple[LayerSpec, ...]
+    embedding_scale: float = 1.0  # multiplies the embeddings
+    logit_scale: float = 1.0  # divides the logits
+    logit_cap: float = 0.0  # then cap * tanh(logits / cap); 0: as they are
+
+    @property
+    def streams(self) -> int:
+        """Rows of `embd` values that the hidden state of a token has."""
+        return self.output_residual.streams
+
+    @property
+    def in_parts(self) -> bool:
+        """Whether every layer may add what its branches give in parts."""
+        return all(
+            x.mixer_residual.in_parts and x.feed_forward_residual.in_parts for x in self.layers
+        )
+
+    @property
+    def row_widths(self) -> tuple[int, int, int, int, int]:
+        """float32 values per token of what lives across the parts: see `model/rows.py`."""
+        embd, streams = self.embd, self.streams
+        part, inject = (0 if self.in_parts else embd), (streams if streams > 1 else 0)
+        return (streams * embd, embd, embd, part, inject)
+
+    @property
+    def cuts(self) -> tuple[tuple[int, ...], ...]:
+        """float32 values per token that the parts of the model ask for at once."""
+        return (self.output_residual.widths, *(cut for x in self.layers for cut in x.cuts))
 
     @property
     def dense_tensors(self) -> tuple[MatrixRef, ...]:
         """All that is not an expert stack, each once (a tied head is not repeated)."""
-        refs = [self.token_embedding, self.output_norm, self.output]
+        refs = [self.token_embedding, *self.output_residual.tensors, self.output]
         parts = [ref for layer in self.layers for ref in layer.tensors]
         return tuple(dict.fromkeys([*refs, *parts]))
 

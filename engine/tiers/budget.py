@@ -9,7 +9,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from engine.errors import BudgetError, BudgetTooLargeError, SettingError
-from engine.plan.spec import AttentionSpec, DeltaNetSpec, ExpertsSpec, ModelPlan
+from engine.plan.indexer import IndexerSpec
+from engine.plan.ngrams import NgramSpec
+from engine.plan.spec import AttentionSpec, ExpertsSpec, ModelPlan
+from engine.plan.tensors import TensorRef
 from engine.settings import EngineSettings, parse_bytes, parse_share
 from engine.tiers.hardware import MemoryReading
 from engine.tiers.policy import Experts
@@ -31,6 +34,7 @@ INNER_PART = 0.5
 UNEVEN = 1.05  # times their share of the arena: the most that slots of one size come to take
 CTX_STEP = 256  # tokens: contexts that are proposed are multiples
 AUTO_CONTEXT = 32768  # tokens, unless the model or the memory says less
+ROW_CACHE = 32 << 20  # bytes, for rows of a table that stays on the disk
 SPARE_SLOTS = 16  # of the largest size
 LEAST_RESERVE = (4 << 30) // 5  # bytes, of an automatic one
 
@@ -88,11 +92,12 @@ class MemoryPlan:
     ram: int | None  # the largest budget that `--ram` allows; None: any
     reserve_asked: int | None  # what `--reserve` says; None: automatic
     left_free: int = 0  # main memory that other programs are left, outside the budget
+    rows: int = 0  # what is kept of tables that stay on the disk
 
     @property
     def least(self) -> int:
         """The smallest budget that works: no expert is resident."""
-        return self.dense + self.kv + self.scratch + self.reserve
+        return self.dense + self.kv + self.scratch + self.rows + self.reserve
 
     @property
     def most(self) -> int:
@@ -145,6 +150,7 @@ def plan_memory(
         scratch=scratch_bytes(plan, context, chunk)
         + staging_slots(plan) * largest_slot(plan)
         + spare_bytes(plan),
+        rows=sum(row_places(x.table) * (x.row_bytes + 8) for x in _ngrams(plan)),
         reserve=memory.own + GROWTH + sum(_page_loss(*each) for each in _slot_sizes(plan).items()),
         arena=0,
         arena_full=full,
@@ -205,7 +211,7 @@ def with_budget(parts: MemoryPlan, budget: str, memory: MemoryReading) -> Memory
             raise BudgetError(
                 f"A budget of {size:,} bytes misses {missing:,} bytes: dense weights "
                 f"{parts.dense:,}, {parts.context:,} tokens of context {parts.kv:,} and scratch "
-                f"{parts.scratch:,} must be resident",
+                f"{parts.scratch + parts.rows:,} must be resident",
                 f"Use --budget {parts.least} or more{_or_context(parts, missing)}",
                 missing,
                 parts.least,
@@ -263,32 +269,60 @@ def _or_context(parts: MemoryPlan, missing: int) -> str:
 
 
 def kv_bytes(plan: ModelPlan, context: int, kv: str) -> int:
-    """Keys and values of `context` tokens over all layers, stored as `kv`."""
+    """Keys and values of `context` tokens over all layers, stored as `kv`, and the raw keys of
+    indexers, in half precision."""
     values, size = KV_BLOCKS[kv]
-    return sum(2 * context * x.kv_heads * x.head_dim // values * size for x in _attentions(plan))
+    index = sum(2 * context * x.dim for x in _indexers(plan))
+    return index + sum(
+        2 * context * x.kv_heads * x.head_dim // values * size for x in _attentions(plan)
+    )
 
 
 def _attentions(plan: ModelPlan) -> list[AttentionSpec]:
     return [x.mixer for x in plan.layers if isinstance(x.mixer, AttentionSpec)]
 
 
+def _indexers(plan: ModelPlan) -> list[IndexerSpec]:
+    return [x.indexer for x in _attentions(plan) if x.indexer]
+
+
+def _ngrams(plan: ModelPlan) -> list[NgramSpec]:
+    return [x.ngrams for x in plan.layers if x.ngrams]
+
+
 def state_bytes(plan: ModelPlan) -> int:
     """What the recurrent layers remember of one timeline, whatever its length: float32."""
-    deltas = (x.mixer for x in plan.layers if isinstance(x.mixer, DeltaNetSpec))
-    return 4 * sum(math.prod(shape) for x in deltas for shape in x.state_shapes)
+    return 4 * sum(math.prod(shape) for x in plan.layers for shape in x.state_shapes)
+
+
+def row_places(table: TensorRef) -> int:
+    """Rows of `table` that are kept in memory."""
+    return max(min(table.rows, ROW_CACHE // (table.nbytes // table.rows + 8)), 1)
 
 
 def scratch_bytes(plan: ModelPlan, context: int, chunk: int) -> int:
     """float32 activations of a step over `chunk` tokens, and the table of rotations.
 
-    Beside three rows of the model's width a block holds those that its spec names; the experts'
+    Beside the rows that live across blocks, a block holds those that its spec names; the experts'
     inner rows (gate, up and their product) are the kernels' own and grow by a quarter more than
     they need.
     """
-    widest = max(sum(part.widths) for x in plan.layers for part in (x.mixer, x.feed_forward))
+    widest = max(sum(widths) for widths in plan.cuts)
     ids = plan.most_used * len(plan.expert_layers)
-    rows = 3 * plan.embd + widest + _inner(plan) + ids
-    return 4 * (chunk * rows + plan.vocab + context * plan.rope.dims)
+    rows = sum(plan.row_widths) + widest + _inner(plan) + ids
+    read = sum(x.reads * (x.row_bytes + 4) for x in _ngrams(plan))
+    floats = chunk * rows + plan.vocab + context * plan.rope.dims
+    return 4 * floats + chunk * read + _sparse_bytes(plan, context)
+
+
+def _sparse_bytes(plan: ModelPlan, context: int) -> int:
+    """What the kernels set aside for attention over chosen positions: keys of blocks and their
+    scores for 16 queries; keys and values of the chosen positions. It grows by a quarter more than
+    it needs."""
+    chosen = [(x, x.indexer) for x in _attentions(plan) if x.indexer]
+    blocks = max((context // x.ratio * (4 * x.dim + 64) for _, x in chosen), default=0)
+    copied = max((4 * (i.chosen + 63) * x.kv_heads * x.head_dim for x, i in chosen), default=0)
+    return (blocks + copied) * 5 // 4
 
 
 def _inner(plan: ModelPlan) -> int:

@@ -16,7 +16,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.plan.spec import ModelPlan, TensorRef
+from engine.plan.spec import ModelPlan
+from engine.plan.tensors import TensorRef
 
 log = logging.getLogger(__name__)
 

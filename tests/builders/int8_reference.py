@@ -36,13 +36,16 @@ def round_to_int8(x: torch.Tensor, block: int) -> torch.Tensor:
 
 
 class _HalfCache(DynamicCache):
-    """Keys and values as they come back from half precision."""
+    """Keys and values, and what an indexer keeps, as they come back from half precision."""
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, **kwargs: Any
     ) -> Any:
         key, value = key_states.half().float(), value_states.half().float()
         return super().update(key, value, layer_idx, **kwargs)
+
+    def update_indexer(self, key_states: torch.Tensor, layer_idx: int) -> Any:
+        return super().update_indexer(key_states.half().float(), layer_idx)
 
 
 def half_cache_logits(tiny: TinyModel, tokens: npt.NDArray[np.int32]) -> Floats:

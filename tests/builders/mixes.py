@@ -9,10 +9,11 @@ from tests.builders.geometry import Geometry
 
 def is_float_tensor(name: str) -> bool:
     """Norms, routers, biases and what steers a DeltaNet: quantisers leave them in F32."""
-    parts = ("ssm_conv1d", "ssm_a", "ssm_dt")
+    parts = ("ssm_conv1d", "ssm_a", "ssm_dt", "ple_conv1d")
     short = name.split(".", 2)[-1].removesuffix(".weight").removesuffix(".bias")
     return (
         name.endswith(("norm.weight", ".bias"))
+        or ".ple_norm_" in name
         or short.startswith("ffn_gate_inp")
         or short in parts
     )

@@ -14,10 +14,17 @@ from engine.errors import DiskReadError
 from engine.open_model import Engine, open_model
 from engine.settings import EngineSettings
 from engine.tiers.budget import SNAPSHOTS, kv_bytes, state_bytes
+from tests.builders.families.qwen import Qwen
+from tests.builders.families.qwen4exp import TINY_Q4, Qwen4Exp
 from tests.builders.tiny_model import TINY_HYBRID, build_tiny
 from tests.engine.test_one_answer import logits
 
-HYBRID = replace(TINY_HYBRID, context=1024, v_heads=6)
+MODELS = {
+    "qwen35moe": replace(TINY_HYBRID, context=1024, v_heads=6),
+    # Of up to 700 positions a query sees 203.
+    "qwen4exp": replace(TINY_Q4, context=1024, top_k=200, end=5),
+}
+VOCAB = 301  # of both
 BASE = EngineSettings(budget="100%", threads=2, chunk=512)
 CHANGES = {
     "chunk 64": dict(chunk=64),
@@ -27,10 +34,16 @@ CHANGES = {
 }
 
 
+@pytest.fixture(scope="module", params=MODELS.values(), ids=list(MODELS))
+def geometry(request: pytest.FixtureRequest) -> Qwen:
+    found: Qwen = request.param
+    return found
+
+
 @pytest.fixture(scope="module")
-def hybrid(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def hybrid(tmp_path_factory: pytest.TempPathFactory, geometry: Qwen) -> Path:
     path = tmp_path_factory.mktemp("hybrid") / "hybrid.gguf"
-    build_tiny(path, HYBRID, "q8_0", seed=3)
+    build_tiny(path, geometry, "q8_0", seed=3)
     return path
 
 
@@ -45,7 +58,7 @@ def engines(hybrid: Path, tmp_path: Path) -> Iterator[tuple[Engine, Engine]]:
 
 def test_logits_are_the_same_bytes(hybrid: Path, tmp_path: Path) -> None:
     base = replace(BASE, model=str(hybrid))
-    ids = np.random.default_rng(5).integers(0, HYBRID.vocab, 560).astype(np.int32)
+    ids = np.random.default_rng(5).integers(0, VOCAB, 560).astype(np.int32)
     expected = logits(base, ids, tmp_path)
     assert np.isfinite(np.frombuffer(expected, np.float32)).all()
     for name, change in CHANGES.items():
@@ -73,7 +86,7 @@ def test_reuse_and_rewind_change_nothing(engines: tuple[Engine, Engine], seed: i
     for _ in range(12):
         length = len(reusing.tokens)
         shared = int(rng.integers(max(0, length - rng.choice([20, 700])), length + 1))
-        more = rng.integers(0, HYBRID.vocab, int(rng.integers(1, 120))).tolist()
+        more = rng.integers(0, VOCAB, int(rng.integers(1, 120))).tolist()
         prompt = (reusing.tokens[:shared] + more)[:700]
         reused += reusing.begin(prompt)
         found = answer(reusing, prompt, 4)
@@ -116,11 +129,13 @@ def test_after_a_failed_step_the_answer_is_right(
     assert answer(engine.session, prompt, 3) == expected
 
 
-def test_states_are_part_of_the_budget(engines: tuple[Engine, Engine]) -> None:
+def test_states_are_part_of_the_budget(engines: tuple[Engine, Engine], geometry: Qwen) -> None:
     memory, plan = engines[0].memory, engines[0].plan
-    g = HYBRID
+    g = geometry
     recurrent = sum(g.recurrent(layer) for layer in range(g.layers))
     one = 4 * recurrent * (3 * g.channels + g.v_heads * g.k_dim * g.v_dim)
+    if isinstance(g, Qwen4Exp):  # what the convolution of the n-grams saw, and two tokens
+        one += 4 * (9 * g.streams * g.embd + 2)
     assert state_bytes(plan) == one == engines[0].session.model.state.nbytes
     assert memory.kv == kv_bytes(plan, memory.context, "f16") + (1 + SNAPSHOTS) * one
     assert recurrent == sum(n.endswith("ssm_a") for n in g.tensor_shapes())

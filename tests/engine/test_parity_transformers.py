@@ -19,6 +19,7 @@ import pytest
 
 from engine.open_model import Engine, open_model
 from engine.settings import EngineSettings
+from tests.builders.families.qwen4exp import TINY_Q4
 from tests.builders.geometry import Geometry
 from tests.builders.int8_reference import half_cache_logits, int8_activations
 from tests.builders.tiny_model import TINY, TINY_HYBRID, TINY_K, TINY_K_WIDE, build_tiny
@@ -33,6 +34,12 @@ THREE = replace(
     tied=True, drafts=0,
 )  # fmt: skip
 NEXT = replace(TINY_HYBRID, arch="qwen3next", drafts=0)
+# Blocks of 8 positions of which most are seen, three streams, an odd rank.
+Q4_WIDER = replace(
+    TINY_Q4, layers=4, interval=2, v_heads=4, v_dim=32, heads=4, experts=5, used=2, ff=160,
+    streams=3, rank=17, index_heads=12, index_dim=48, ratio=8, top_k=80, hashes=2, width=32,
+    ngram_layer=2, tied=True, drafts=0,
+)  # fmt: skip
 FAMILIES = {
     "qwen3moe": TINY,
     "qwen3moe tied": TINY_TIED,
@@ -40,6 +47,8 @@ FAMILIES = {
     "qwen35moe of three": THREE,
     "qwen3next": NEXT,
     "qwen3next joined": replace(NEXT, v_heads=6, joined=True),
+    "qwen4exp": TINY_Q4,
+    "qwen4exp, wider": Q4_WIDER,
     "qwen3": replace(TINY, arch="qwen3", experts=0),
     "qwen35": replace(TINY_HYBRID, arch="qwen35", experts=0, shared_ff=0, tied=True),
 }

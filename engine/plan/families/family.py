@@ -42,8 +42,15 @@ class Family:
     experts: bool = True  # routed experts in every layer; else one feed-forward
     shared_expert: bool = False  # beside them one that every token uses, weighed by a gate
     feed_forward_norm: str = "ffn_norm"  # name of the tensor
+    mixer_branch_norm: str = ""  # likewise, of what the mixer gives; empty: there is none
+    feed_forward_branch_norm: str = ""  # and of what the feed-forward gives
+    scaled: bool = False  # keys scale embeddings, branches and logits, as in Granite
+    hyper_connections: bool = False  # in place of norm and sum
     output_gate: bool = False  # attn_q holds for each head its query rows, then its gate rows
     delta_net: bool = False  # DeltaNet in all but every so many layers
     tiled: bool = False  # a DeltaNet's value head h reads key head h mod k_heads
+    delta_sigmoid: bool = False  # its output passes sigmoid(gate), not SiLU(gate)
+    indexer: bool = False  # attention may choose the blocks of positions that a query sees
+    ngrams: bool = False  # a table of embeddings for the last few tokens
     fixed: Mapping[str, tuple[KeyValue, ...]] = field(default_factory=dict)
     informative: frozenset[str] = frozenset()

@@ -16,6 +16,7 @@ from engine.plan.build import build_plan
 from engine.tiers.budget import kv_bytes, plan_memory, state_bytes
 from engine.tiers.hardware import MemoryReading
 from tests.builders.families.qwen import QWEN3_NEXT, QWEN35_35B, Qwen
+from tests.builders.families.qwen4exp import FLASH_NEXT
 from tests.builders.synthetic import write_header
 
 MIB, GIB = 1 << 20, 1 << 30
@@ -31,6 +32,9 @@ REAL = {
     "122B": (replace(QWEN35_35B, layers=48, embd=3072, ff=1024, shared_ff=1024, v_heads=64), "q4_k",
              5_308_416, 60.8 * GIB, 24 << 10, 149 * MIB),
     "80B": (QWEN3_NEXT, "q4_k", 1_769_472, 40.5 * GIB, 24 << 10, 75.4 * MIB),
+    # Keys of the indexers take 3 KiB of a token's, the convolution of the n-grams 0.35 MiB.
+    "177B": (FLASH_NEXT, "q8_0", 5_222_400, 119.5 * GIB, 27 << 10, 112.6 * MIB),
+    "177B ternary": (FLASH_NEXT, "q2_0", 1_382_400, 24_576 * 1_382_400, 27 << 10, 112.6 * MIB),
 }  # fmt: skip
 
 
@@ -51,6 +55,28 @@ def test_sizes_of_real_models(
     memory = plan_memory(plan, "30%", 4096, 512, "f16", MemoryReading(1 << 40, 1 << 40))
     assert memory.arena_full == pytest.approx(total, rel=0.01)
     assert memory.arena == int(0.3 * memory.arena_full)
+
+
+def test_the_table_of_n_grams_stays_on_the_disk(tmp_path: Path) -> None:
+    """28.8 GB in IQ4_NL; the plan keeps 32 MiB of its rows."""
+    names = write_header(tmp_path / "m.gguf", FLASH_NEXT, "iq4_nl")
+    assert len(names) == 1224
+    with open_gguf(tmp_path / "m.gguf") as file:
+        plan = build_plan(file)
+    ngrams = plan.layers[1].ngrams
+    assert ngrams is not None
+    assert (ngrams.table.rows, ngrams.row_bytes) == (320_001_536, 90)
+    assert ngrams.table.nbytes == 28_800_138_240
+    # As published.
+    assert ngrams.multipliers == (23703573157769, 20109073645365, 8052911324071)
+    assert ngrams.sizes[:3] == (20_000_003, 20_000_023, 20_000_033)
+    assert sum(ngrams.sizes) == 320_001_446
+    assert ngrams.table not in plan.dense_tensors
+    assert sum(ref.nbytes for ref in plan.dense_tensors) < 4e9
+    memory = plan_memory(plan, "30%", 4096, 512, "f16", MemoryReading(1 << 40, 1 << 40))
+    assert 31 * MIB < memory.rows <= 32 * MIB
+    parts = (memory.dense, memory.kv, memory.scratch, memory.rows, memory.reserve)
+    assert memory.least == sum(parts)
 
 
 def test_the_35b_has_the_tensors_of_real_files(tmp_path: Path) -> None:

@@ -8,14 +8,9 @@ import numpy as np
 import pytest
 
 from engine.gguf.formats import F32, Q8_0, Format
-from engine.plan.spec import (
-    AttentionSpec,
-    ExpertsSpec,
-    LayerSpec,
-    ModelPlan,
-    RopeSpec,
-    TensorRef,
-)
+from engine.plan.residual import PlainResidualSpec
+from engine.plan.spec import AttentionSpec, ExpertsSpec, LayerSpec, ModelPlan, RopeSpec
+from engine.plan.tensors import TensorRef
 
 LAYERS, EXPERTS, USED, EMBD, FF = 3, 8, 2, 32, 64
 
@@ -40,7 +35,7 @@ def plan(tmp_path: Path) -> ModelPlan:
     layers = []
     for i in range(LAYERS):
         down = F32 if i == LAYERS - 1 else Q8_0
-        norm = file.add(f"{i}.norm", F32, EMBD)
+        norm = PlainResidualSpec(file.add(f"{i}.norm", F32, EMBD))
         attention = AttentionSpec(
             heads=2, kv_heads=1, head_dim=16, scale=0.25,
             q=file.add(f"{i}.q", Q8_0, 32, EMBD),
@@ -62,7 +57,8 @@ def plan(tmp_path: Path) -> ModelPlan:
     made = ModelPlan(
         "test", "test", "f" * 16, context=100, vocab=50, embd=EMBD, norm_eps=1e-6,
         rope=RopeSpec(16, 1e4), token_embedding=embedding,
-        output_norm=file.add("norm", F32, EMBD), output=embedding, layers=tuple(layers),
+        output_residual=PlainResidualSpec(file.add("norm", F32, EMBD)), output=embedding,
+        layers=tuple(layers),
     )  # fmt: skip
     rng = np.random.default_rng(7)
     file.path.write_bytes(rng.integers(0, 256, file.end, np.uint8).tobytes())

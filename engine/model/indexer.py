@@ -1,0 +1,40 @@
+"""Which positions an attention looks at."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.kernels.table import Operations
+from engine.model.rope import RopeTable
+from engine.model.scratch import F32
+from engine.model.weights import DenseWeights
+from engine.plan.indexer import IndexerSpec
+
+
+class Indexer:
+    """The indexer of one layer, with its raw keys of `context` positions."""
+
+    def __init__(
+        self,
+        spec: IndexerSpec,
+        weights: DenseWeights,
+        rope: RopeTable,
+        norm_eps: float,
+        context: int,
+    ) -> None:
+        self._spec, self._rope, self._eps = spec, rope, norm_eps
+        self._raw: NDArray[np.float16] = np.zeros((context, spec.dim), np.float16)
+        self._q_norm, self._k_norm = weights.vector(spec.q_norm), weights.vector(spec.k_norm)
+
+    def choose(self, ops: Operations, q: F32, key: F32, start: int, out: F32) -> NDArray[np.int32]:
+        """Positions [n, chosen] that queries at start, start + 1, ... see, in the memory of `out`;
+        see `Operations.choose_blocks`. `q` [n, heads * dim] is overwritten, `key` [n, dim] kept."""
+        spec, (cos, sin), eps = self._spec, self._rope, self._eps
+        chosen = out.view(np.int32)
+        ops.head_norm_rope(q, spec.heads, spec.dim, self._q_norm, eps, cos, sin, start)
+        ops.store_rows(key, self._raw, start)
+        ops.choose_blocks(
+            q, self._raw, start, spec.ratio, spec.blocks, self._k_norm, eps, cos, sin, chosen
+        )
+        return chosen
