@@ -144,13 +144,27 @@ def head_norm_rope(
     sin: Floats,
     start: int,
 ) -> Floats:
+    h = rms_norm(x.reshape(-1, heads, head_dim), weight, eps)
+    return rope(h.reshape(x.shape), heads, head_dim, cos, sin, start)
+
+
+def rope(
+    x: Floats,
+    heads: int,
+    head_dim: int,
+    cos: Floats,
+    sin: Floats,
+    start: int,
+    first: int = 0,
+    adjacent: bool = False,
+) -> Floats:
     n, pairs = x.shape[0], cos.shape[1]
-    h = rms_norm(x.reshape(n, heads, head_dim), weight, eps)
+    out = x.copy()
+    h = out.reshape(n, heads, head_dim)[..., first : first + 2 * pairs]
+    a, b = (h[..., ::2], h[..., 1::2]) if adjacent else (h[..., :pairs], h[..., pairs:])
     c, s = cos[start : start + n, None], sin[start : start + n, None]
-    a, b = h[..., :pairs].copy(), h[..., pairs : 2 * pairs].copy()
-    h[..., :pairs] = a * c - b * s
-    h[..., pairs : 2 * pairs] = b * c + a * s
-    return h.reshape(x.shape)
+    a[:], b[:] = a * c - b * s, b * c + a * s
+    return out
 
 
 def route(logits: Floats, used: int) -> tuple[Ints, Floats]:
@@ -210,7 +224,12 @@ def swiglu(gate: Floats, up: Floats) -> Floats:
 
 def sigmoid_gate(x: Floats, gate: Floats) -> Floats:
     with np.errstate(all="ignore"):
-        return x * sigmoid(gate)
+        return x * np.repeat(sigmoid(gate), x.shape[1] // gate.shape[1], axis=1)
+
+
+def softplus_gate(x: Floats, gate: Floats) -> Floats:
+    with np.errstate(all="ignore"):
+        return x * np.repeat(softplus(gate), x.shape[1] // gate.shape[1], axis=1)
 
 
 def delta_gates(decay: Floats, beta: Floats, rate: Floats, bias: Floats) -> tuple[Floats, Floats]:

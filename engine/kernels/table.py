@@ -47,6 +47,9 @@ if TYPE_CHECKING:
     Cache = NDArray[Any]
 
 
+NO_SINKS: Floats = np.empty(0, np.float32)
+
+
 @dataclass(frozen=True, slots=True)
 class Matrix:
     """A matrix `(rows, cols)` in memory: its first byte is at `address`, `keep` holds it alive."""
@@ -135,6 +138,25 @@ class Operations:
         """
         self._calls.head_norm_rope(x, heads, head_dim, weight, eps, cos, sin, start)
 
+    def rope(
+        self,
+        x: Floats,
+        heads: int,
+        head_dim: int,
+        cos: Floats,
+        sin: Floats,
+        start: int,
+        *,
+        first: int = 0,
+        adjacent: bool = False,
+    ) -> None:
+        """Rotation of each head of x[n, heads * head_dim] from its value `first` on, in place.
+
+        cos and sin are `[ctx, pairs]`; pair i is the values i and i + pairs, or 2i and 2i + 1 if
+        `adjacent`. Row i has position start + i.
+        """
+        self._calls.rope(x, heads, head_dim, first, adjacent, cos, sin, start)
+
     def store_kv(
         self, k: Floats, v: Floats, k_cache: Cache, v_cache: Cache, start: int, head_dim: int
     ) -> None:
@@ -151,9 +173,15 @@ class Operations:
         head_dim: int,
         scale: float,
         out: Floats,
+        window: int = 0,
+        sinks: Floats = NO_SINKS,
     ) -> None:
-        """Causal attention: query row i, at position start + i, sees positions 0..start + i."""
-        self._calls.attention(q, k_cache, v_cache, start, kv_heads, head_dim, scale, out)
+        """Causal attention: query row i, at position start + i, sees positions 0..start + i, with a
+        window only the last `window` of them. sinks[heads] are the scores of keys without values
+        that every query sees too."""
+        self._calls.attention(
+            q, k_cache, v_cache, start, kv_heads, head_dim, scale, out, window, sinks
+        )
 
     def conv_step(self, x: Floats, state: Floats, weight: Floats, out: Floats) -> None:
         """Causal convolution of each channel of x[n, channels], then SiLU; out may be x.
@@ -212,13 +240,21 @@ class Operations:
         """a += b."""
         self._calls.add(a, b)
 
+    def add_row(self, a: Floats, b: Floats) -> None:
+        """a[n, cols] += b[cols], row by row."""
+        self._calls.add_row(a, b)
+
     def swiglu(self, gate: Floats, up: Floats) -> None:
         """gate = SiLU(gate) * up, value by value."""
         self._calls.swiglu(gate, up)
 
     def sigmoid_gate(self, x: Floats, gate: Floats) -> None:
-        """x[n, cols] *= sigmoid(gate), gate[n, cols], or [n, 1] for all columns of a row."""
+        """x[n, cols] *= sigmoid(gate[n, gates]), a gate for each cols / gates columns in a row."""
         self._calls.sigmoid_gate(x, gate)
+
+    def softplus_gate(self, x: Floats, gate: Floats) -> None:
+        """As `sigmoid_gate`, with softplus."""
+        self._calls.softplus_gate(x, gate)
 
     def delta_gates(self, decay: Floats, beta: Floats, rate: Floats, bias: Floats) -> None:
         """decay[n, heads] = rate[heads] * softplus(decay + bias[heads]): the g of `delta_net`;

@@ -20,7 +20,7 @@ from engine.model.feed_forward import FeedForward
 from engine.model.kv_cache import KVCache
 from engine.model.recurrent_state import RecurrentState
 from engine.model.residency_bias import ResidencyBias
-from engine.model.rope import rope_table
+from engine.model.rope import Ropes
 from engine.model.scratch import F32, Scratch
 from engine.model.weights import DenseWeights
 from engine.plan.spec import (
@@ -124,13 +124,14 @@ class Transformer:
             kernels.matmul(self._head, last, logits)
 
     def _bind(self, plan: ModelPlan, weights: DenseWeights, kv: str) -> list[Layer]:
-        rope, eps, scratch = rope_table(plan.rope, self.context), plan.norm_eps, self._scratch
+        ropes, eps, scratch = Ropes(self.context, weights.vector), plan.norm_eps, self._scratch
         states = iter(self.state.parts)
 
         def mixer(spec: AttentionSpec | DeltaNetSpec) -> Attention | DeltaNet:
             if isinstance(spec, DeltaNetSpec):
                 return DeltaNet(spec, weights, scratch, eps, next(states), next(states))
             cache = KVCache(self.context, spec.kv_heads, spec.head_dim, kv)
+            rope = ropes.of(spec.rope) if spec.rope else None
             return Attention(spec, weights, scratch, rope, eps, cache)
 
         def feed_forward(spec: ExpertsSpec | FeedForwardSpec) -> Experts | FeedForward:

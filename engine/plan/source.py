@@ -7,7 +7,7 @@ ignored (a bias, a scale, a second norm) gives a model that runs and answers wro
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -91,6 +91,12 @@ class PlanSource:
                 "Choose another quantisation of the model, such as Q4_K_M or Q8_0",
             )
         return TensorRef(name, format_, info.shape, info.path, info.offset, info.nbytes)
+
+    def tensor_of_any(self, name: str, shapes: Sequence[tuple[int, ...]]) -> TensorRef:
+        """The tensor `name` in the one of `shapes` that it has."""
+        info = self.file.tensors.get(name)
+        found = info.shape if info else shapes[0]
+        return self.tensor(name, found if found in shapes else shapes[0])
 
     def vector(self, name: str, length: int) -> TensorRef:
         """The F32 tensor `name` of `length` values."""

@@ -8,6 +8,7 @@ that maps `cols` inputs to `rows` outputs is `(rows, cols)`, a stack `(experts, 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from engine.gguf.formats import Format
 
@@ -80,42 +81,70 @@ MatrixRef = TensorRef | RowsRef
 
 
 @dataclass(frozen=True, slots=True)
-class RopeSpec:
-    """Rotary embedding: pairs (i, i + dims/2) of each head's first `dims` values (NEOX layout)."""
+class YarnSpec:
+    """A rotation that was stretched by RopeSpec.factor: slow pairs by all of it, fast ones not.
 
-    dims: int  # even, <= head_dim
+    A pair is fast if it turns more than `beta_fast` times within `original` positions, slow below
+    `beta_slow` turns (https://arxiv.org/abs/2309.00071, section 3.2).
+    """
+
+    original: int  # positions of the training before the stretch
+    beta_fast: float
+    beta_slow: float
+
+
+@dataclass(frozen=True, slots=True)
+class RopeSpec:
+    """Rotary embedding: pair i turns by base^(-2i/dims) a position, divided by `factor` and by
+    divisors[i]."""
+
+    dims: int  # values of a head that are rotated, even
     base: float
+    adjacent: bool = False  # pair i is the values 2i, 2i + 1 (NORM), else i, i + dims/2 (NEOX)
+    factor: float = 1.0
+    yarn: YarnSpec | None = None
+    magnitude: float = 1.0  # multiplies cos and sin
+    divisors: TensorRef | None = None  # (dims/2,) F32
 
 
 @dataclass(frozen=True, slots=True)
 class AttentionSpec:
-    """Grouped-query attention with an RMS norm on each query and key head before the rotation.
+    """Grouped-query attention.
 
-    With a `gate` what the heads give is multiplied by sigmoid(gate x) before `output`.
+    Queries and keys may pass an RMS norm, each head on its own or all of a token at once (the
+    length of the norm tells), before they are rotated. With a `gate` what the heads give is
+    multiplied by its activation before `output`: a gate for each head or for each value (its rows
+    tell).
     """
 
     heads: int
     kv_heads: int  # divides heads: query head h reads key/value head h // (heads // kv_heads)
     head_dim: int
-    scale: float  # multiplies the scores: 1 / sqrt(head_dim)
+    scale: float  # multiplies the scores
     q: MatrixRef  # (heads * head_dim, embd)
     k: MatrixRef  # (kv_heads * head_dim, embd)
     v: MatrixRef  # (kv_heads * head_dim, embd)
     output: TensorRef  # (embd, heads * head_dim)
-    q_norm: TensorRef  # (head_dim,) F32
-    k_norm: TensorRef  # (head_dim,) F32
-    gate: MatrixRef | None = None  # (heads * head_dim, embd)
+    q_norm: TensorRef | None = None  # (head_dim,) or (heads * head_dim,) F32
+    k_norm: TensorRef | None = None  # (head_dim,) or (kv_heads * head_dim,) F32
+    gate: MatrixRef | None = None  # (heads, embd) or (heads * head_dim, embd)
+    gate_activation: Literal["sigmoid", "softplus"] = "sigmoid"
+    rope: RopeSpec | None = None
+    window: int = 0  # positions that a query sees, its own too; 0: all before it
+    sinks: TensorRef | None = None  # (heads,) F32: the score of a key without a value
+    biases: tuple[TensorRef, ...] = ()  # of q, k and v, then of output, each (rows,) F32
 
     @property
     def tensors(self) -> tuple[MatrixRef, ...]:
-        refs = (self.q, self.k, self.v, self.output, self.q_norm, self.k_norm)
-        return (*refs, self.gate) if self.gate else refs
+        divisors = self.rope.divisors if self.rope else None
+        maybe = (self.q_norm, self.k_norm, self.gate, self.sinks, divisors)
+        return (self.q, self.k, self.v, self.output, *(x for x in maybe if x), *self.biases)
 
     @property
     def widths(self) -> tuple[int, ...]:
         """float32 values per token of q, the heads' outputs, k, v and the gate, if there is one."""
         q, kv = self.heads * self.head_dim, self.kv_heads * self.head_dim
-        return (q, q, kv, kv, q) if self.gate else (q, q, kv, kv)
+        return (q, q, kv, kv, self.gate.rows) if self.gate else (q, q, kv, kv)
 
 
 CONV_TAPS = 4  # tokens that the convolution of a DeltaNet sees
@@ -257,7 +286,6 @@ class ModelPlan:
     vocab: int  # rows of the token embedding
     embd: int
     norm_eps: float
-    rope: RopeSpec
     token_embedding: TensorRef  # (vocab, embd)
     output_norm: TensorRef  # (embd,) F32
     output: TensorRef  # (vocab, embd); the token embedding itself when the head is tied
@@ -278,6 +306,12 @@ class ModelPlan:
             for index, layer in enumerate(self.layers)
             if isinstance(layer.feed_forward, ExpertsSpec)
         }
+
+    @property
+    def ropes(self) -> frozenset[RopeSpec]:
+        """The rotations of all layers, each of which has a table."""
+        mixers = (layer.mixer for layer in self.layers)
+        return frozenset(x.rope for x in mixers if isinstance(x, AttentionSpec) and x.rope)
 
     @property
     def most_experts(self) -> int:

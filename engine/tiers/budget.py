@@ -263,7 +263,10 @@ def _or_context(parts: MemoryPlan, missing: int) -> str:
 
 
 def kv_bytes(plan: ModelPlan, context: int, kv: str) -> int:
-    """Keys and values of `context` tokens over all layers, stored as `kv`."""
+    """Keys and values of `context` tokens over all layers, stored as `kv`.
+
+    Layers with a window keep those of all positions too: a prompt may go back to any of them.
+    """
     values, size = KV_BLOCKS[kv]
     return sum(2 * context * x.kv_heads * x.head_dim // values * size for x in _attentions(plan))
 
@@ -279,7 +282,7 @@ def state_bytes(plan: ModelPlan) -> int:
 
 
 def scratch_bytes(plan: ModelPlan, context: int, chunk: int) -> int:
-    """float32 activations of a step over `chunk` tokens, and the table of rotations.
+    """float32 activations of a step over `chunk` tokens, and the tables of rotations.
 
     Beside three rows of the model's width a block holds those that its spec names; the experts'
     inner rows (gate, up and their product) are the kernels' own and grow by a quarter more than
@@ -288,7 +291,7 @@ def scratch_bytes(plan: ModelPlan, context: int, chunk: int) -> int:
     widest = max(sum(part.widths) for x in plan.layers for part in (x.mixer, x.feed_forward))
     ids = plan.most_used * len(plan.expert_layers)
     rows = 3 * plan.embd + widest + _inner(plan) + ids
-    return 4 * (chunk * rows + plan.vocab + context * plan.rope.dims)
+    return 4 * (chunk * rows + plan.vocab + context * sum(x.dims for x in plan.ropes))
 
 
 def _inner(plan: ModelPlan) -> int:

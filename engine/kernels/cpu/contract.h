@@ -27,7 +27,8 @@
 //    1 / (1 + exp(-x)). softplus(x) = max(x, 0) + (s + s) * (Horner over LOG1P_POLY in s * s), with t = exp(-|x|)
 //    and s = t / (t + 2).
 // 6. RMS norm: s = sum of x[j] * x[j] as in 4; r = 1 / sqrt(s / n + eps); out[j] = (x[j] * r) * w[j].
-//    Rotation (NEOX pairs): a' = a * cos - b * sin, b' = b * cos + a * sin.
+//    Rotation of pairs that lie half the rotated values apart (NEOX) or side by side (NORM):
+//    a' = a * cos - b * sin, b' = b * cos + a * sin.
 // 7. Attention of one head, keys and values in binary16. Keys go in spans of 512, and in chunks of 64 within
 //    a span, both aligned to absolute positions. A span starts with m = -Inf, l = 0, o[] = 0; per chunk, over
 //    its visible keys:
@@ -36,7 +37,10 @@
 //      l = l * c + (sum of the 64 p as in 4);  o[i] = o[i] * c, then o[i] += p * v[i] key by key; m = M
 //    Then the spans in their order: state (m, l, o) and the next span's (m', l', o') become
 //      M = max(m, m'), a = exp(m - M), b = exp(m' - M): l = l * a + l' * b, o[i] = o[i] * a + o'[i] * b
-//    out[i] = o[i] / l. Spans may be computed in any order.
+//    out[i] = o[i] / l. Spans may be computed in any order. With a window of w the query at position p sees
+//    the keys p - w < j <= p: chunks and spans without a visible key are left out, so the first state is that
+//    of the first span with one. A head with a sink s has behind the last span, once per query,
+//      M = max(m, s) (NaN never wins), a = exp(m - M): l = l * a + exp(s - M), o[i] = o[i] * a
 // 7b. The same over a Q8_0 cache: keys, values and queries in blocks of 32 dimensions, codes and scales as
 //    in 1, the scales of the cache (dk, dv) rounded to binary16, that of the query (dq) not.
 //      score = (sum over blocks, one running sum from +0, of (dq * dk) * float(isum)) * scale
@@ -52,7 +56,8 @@
 //      q = (q * rq) * scale, k = k * rk, with r = 1 / sqrt(s + eps), s = the sum of squares as in 4
 //      S[i][j] = S[i][j] * exp(g);  e[j] = (v[j] - sum of S[i][j] * k[i]) * beta
 //      S[i][j] = S[i][j] + e[j] * k[i];  o[j] = sum of S[i][j] * q[i]
-//    Its gates: g = rate * softplus(g' + bias), beta = sigmoid(beta').
+//    Its gates: g = rate * softplus(g' + bias), beta = sigmoid(beta'). A gate on what attention gives is
+//    x * sigmoid(g) or x * softplus(g), one g for each value or for each so many values in a row.
 // 11. Total of n logits: spans of 512 of them, each with M = max (NaN never wins) and l = sum of exp(x - M) as
 //    in 4, or of exp(x) where M = -Inf; those with more than -Inf are joined in their order as in 7. Gives M (+0 for either zero) and l of all:
 //    log(l) + M is the logarithm of the sum of all exp(x).

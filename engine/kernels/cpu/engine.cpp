@@ -117,6 +117,16 @@ void Engine::head_norm_rope(float* x, int64_t n, int heads, int head_dim, const 
   });
 }
 
+void Engine::rope(const RopeArgs& a) {
+  const Call call(busy_);
+  const auto rotate = a.adjacent ? ops_.rotate_adjacent : ops_.rotate;
+  for_rows(a.n, 2 * a.half * a.heads, [&](int64_t i, int) {
+    const int64_t at = (a.start + i) * a.half;
+    for (int64_t h = i * a.heads; h < (i + 1) * a.heads; ++h)
+      rotate(a.x + h * a.head_dim + a.first, a.cos + at, a.sin + at, a.half);
+  });
+}
+
 void Engine::route(const float* logits, int64_t n, int64_t count, int64_t used, int32_t* ids,
                    float* weights) {
   const Call call(busy_);
@@ -214,14 +224,24 @@ void Engine::add(float* a, const float* b, int64_t size) {
   for_parts(size, [&](int64_t at, int64_t some) { ops_.add(a + at, b + at, some); });
 }
 
+void Engine::add_row(float* a, const float* b, int64_t n, int64_t cols) {
+  const Call call(busy_);
+  for_rows(n, cols, [&](int64_t i, int) { ops_.add(a + i * cols, b, cols); });
+}
+
 void Engine::swiglu(float* gate, const float* up, int64_t size) {
   const Call call(busy_);
   for_parts(size, [&](int64_t at, int64_t some) { ops_.swiglu(gate + at, up + at, some); });
 }
 
-void Engine::sigmoid_gate(float* x, const float* gate, int64_t n, int64_t cols, int64_t gates) {
+void Engine::gate(Gate kind, float* x, const float* gate, int64_t n, int64_t cols, int64_t gates) {
   const Call call(busy_);
-  for_rows(n, cols, [&](int64_t i, int) { ops_.sigmoid_gate(x + i * cols, gate + i * gates, gates == 1, cols); });
+  const bool each = gates == cols;
+  const int64_t parts = each ? 1 : gates, part = cols / parts;
+  for_rows(n, cols, [&](int64_t i, int) {
+    for (int64_t p = 0; p < parts; ++p)
+      ops_.gates[kind](x + i * cols + p * part, gate + i * gates + p, !each, part);
+  });
 }
 
 void Engine::delta_gates(float* decay, float* beta, const float* rate, const float* bias, int64_t n,

@@ -83,6 +83,18 @@ struct AttentionArgs {
   int64_t n, start;
   int heads, kv_heads, head_dim;
   float scale;
+  int64_t window = NO_WINDOW;
+  const float* sinks = nullptr;  // [heads]
+};
+
+// Values first .. first + 2 * half - 1 of each head are rotated.
+struct RopeArgs {
+  float* x;
+  const float* cos;
+  const float* sin;
+  int64_t n, start, half;
+  int heads, head_dim, first;
+  bool adjacent;
 };
 
 struct ConvArgs {
@@ -133,6 +145,7 @@ class Engine {
   void rms_norm(const float* x, const float* weight, float eps, int64_t n, int64_t cols, float* out);
   void head_norm_rope(float* x, int64_t n, int heads, int head_dim, const float* weight, float eps,
                       const float* cos, const float* sin, int64_t half, int64_t start);
+  void rope(const RopeArgs& a);
   void store_kv(const StoreKvArgs& a);
   void attention(const AttentionArgs& a);
   void conv_step(const ConvArgs& a);
@@ -141,8 +154,9 @@ class Engine {
   void experts(const ExpertsArgs& a);
   void combine(const float* y, const float* weights, int64_t n, int64_t used, int64_t cols, float* out);
   void add(float* a, const float* b, int64_t size);
+  void add_row(float* a, const float* b, int64_t n, int64_t cols);  // b [cols] to each row
   void swiglu(float* gate, const float* up, int64_t size);
-  void sigmoid_gate(float* x, const float* gate, int64_t n, int64_t cols, int64_t gates);
+  void gate(Gate kind, float* x, const float* gate, int64_t n, int64_t cols, int64_t gates);
   void delta_gates(float* decay, float* beta, const float* rate, const float* bias, int64_t n, int64_t heads);
   void embed(const MatrixRef& w, const int32_t* ids, int64_t n, float* out);
   void total(const float* x, int64_t n, float* out);  // out: M and l of the contract

@@ -9,8 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 KeyValue = bool | int | float | str
+QKNorm = Literal["none", "head", "row", "optional"]
+"""Norms of queries and keys: none, each head on its own, all heads at once, or of heads where the
+file has them."""
 
 PLAIN_ATTENTION: Mapping[str, tuple[KeyValue, ...]] = {
     "attention.causal": (True,),
@@ -42,7 +46,22 @@ class Family:
     experts: bool = True  # routed experts in every layer; else one feed-forward
     shared_expert: bool = False  # beside them one that every token uses, weighed by a gate
     feed_forward_norm: str = "ffn_norm"  # name of the tensor
-    output_gate: bool = False  # attn_q holds for each head its query rows, then its gate rows
+    # Attention. A gate is either in attn_q, for each head its query rows and then its gate rows,
+    # or, with softplus, a tensor of its own.
+    output_gate: bool = False
+    softplus_gate: bool = False
+    qk_norm: QKNorm = "head"
+    biases: tuple[str, ...] = ()  # what of q, k, v, output has a bias: none, three or all
+    sinks: bool = False
+    # Which of so many layers have a window, unless the file says; () for a family without windows.
+    windows: tuple[bool, ...] = ()
+    # Rotation
+    adjacent_pairs: bool = False
+    rotated: float = 1.0  # share of a head, where the file does not say
+    window_rope: bool = False  # layers with a window have a rotation of their own
+    rope_divisors: bool = False  # of layers without a window, where the file has them
+    rope_switch: bool = False  # rope.scaling.finetuned false turns it off
+    # DeltaNet
     delta_net: bool = False  # DeltaNet in all but every so many layers
     tiled: bool = False  # a DeltaNet's value head h reads key head h mod k_heads
     fixed: Mapping[str, tuple[KeyValue, ...]] = field(default_factory=dict)

@@ -53,18 +53,26 @@ def test_swiglu(n: int, cols: int, seed: int) -> None:
         assert_same_bits(out, want)
 
 
-@settings(max_examples=40, deadline=None)
-@given(n=st.integers(1, 5), cols=st.integers(1, 300), one=st.booleans(), seed=seeds)
-def test_sigmoid_gate(n: int, cols: int, one: bool, seed: int) -> None:
+@settings(max_examples=60, deadline=None)
+@given(
+    n=st.integers(1, 5), gates=st.integers(1, 40), each=st.integers(1, 70), soft=st.booleans(),
+    seed=seeds,
+)  # fmt: skip
+def test_gates_of_values_and_of_groups(
+    n: int, gates: int, each: int, soft: bool, seed: int
+) -> None:
     rng = np.random.default_rng(seed)
-    x, gate = normal(rng, n, cols), normal(rng, n, 1 if one else cols)
-    want = reference.sigmoid_gate(x, gate)
-    truth = (torch.from_numpy(x) * torch.sigmoid(torch.from_numpy(gate))).numpy()
-    sound = np.isfinite(truth) & (np.abs(gate) < 80)
+    x, gate = normal(rng, n, gates * each), normal(rng, n, gates)
+    want = (reference.softplus_gate if soft else reference.sigmoid_gate)(x, gate)
+    wide = torch.from_numpy(gate.astype(np.float64))
+    factor = torch.nn.functional.softplus(wide, threshold=1000) if soft else torch.sigmoid(wide)
+    with np.errstate(all="ignore"):
+        truth = x * np.repeat(factor.numpy(), each, axis=1)
+    sound = np.isfinite(truth) & (np.abs(np.repeat(gate, each, axis=1)) < 80)
     np.testing.assert_allclose(want[sound], truth[sound], rtol=1e-5, atol=1e-30)
     for isa in available_isas():
-        out = x.copy()
-        kernels(isa, 2).sigmoid_gate(out, gate)
+        out, k = x.copy(), kernels(isa, 2)
+        (k.softplus_gate if soft else k.sigmoid_gate)(out, gate)
         assert_same_bits(out, want)
 
 

@@ -89,6 +89,39 @@ def test_head_norm_rope(
         assert_same_bits(out, want)
 
 
+@settings(max_examples=50, deadline=None)
+@given(
+    n=st.integers(1, 5),
+    heads=st.integers(1, 4),
+    pairs=st.integers(1, 40),
+    first=st.integers(0, 70),
+    rest=st.integers(0, 20),
+    adjacent=st.booleans(),
+    start=st.integers(0, 20),
+    seed=seeds,
+)
+def test_rope(
+    n: int, heads: int, pairs: int, first: int, rest: int, adjacent: bool, start: int, seed: int
+) -> None:
+    head_dim = first + 2 * pairs + rest
+    rng = np.random.default_rng(seed)
+    x = normal(rng, n, heads * head_dim)
+    angle = np.arange(32)[:, None] * 10000.0 ** (-np.arange(pairs) / pairs)
+    cos, sin = np.cos(angle).astype(np.float32), np.sin(angle).astype(np.float32)
+    want = reference.rope(x, heads, head_dim, cos, sin, start, first, adjacent)
+    h = x.reshape(n, heads, head_dim).astype(np.float64)
+    part = h[..., first : first + 2 * pairs]
+    # The pairs side by side, as the real and the imaginary part of a number.
+    order = np.arange(2 * pairs) if adjacent else np.arange(2 * pairs).reshape(2, -1).T.ravel()
+    z = np.ascontiguousarray(part[..., order]).view(np.complex128)
+    part[..., order] = (z * np.exp(1j * angle[start : start + n])[:, None]).view(np.float64)
+    np.testing.assert_allclose(want, h.reshape(x.shape), rtol=1e-5, atol=1e-5)
+    for isa in available_isas():
+        out = x.copy()
+        kernels(isa, 2).rope(out, heads, head_dim, cos, sin, start, first=first, adjacent=adjacent)
+        assert_same_bits(out, want)
+
+
 @settings(max_examples=80, deadline=None)
 @given(
     n=st.integers(1, 5),
@@ -206,6 +239,8 @@ def test_combine_and_add(n: int, used: int, cols: int, seed: int) -> None:
         assert_same_bits(out, want)
         kernels(isa, 2).add(out, start)
         assert_same_bits(out, want + start)
+        kernels(isa, 2).add_row(out, start[0])
+        assert_same_bits(out, (want + start) + start[0])
 
 
 @pytest.mark.parametrize("format", FORMATS.values(), ids=lambda f: f.name)

@@ -14,7 +14,7 @@ from engine.gguf.formats import F16, F32, Q8_0
 from engine.gguf.reader import open_gguf
 from engine.plan.build import build_plan
 from engine.plan.families.table import FAMILIES
-from engine.plan.spec import AttentionSpec, ModelPlan
+from engine.plan.spec import AttentionSpec, ModelPlan, RopeSpec, YarnSpec
 from tests.builders.raw_gguf import (
     BOOL,
     STRING,
@@ -106,6 +106,12 @@ def attentions(plan: ModelPlan) -> list[AttentionSpec]:
     return [layer.mixer for layer in plan.layers if isinstance(layer.mixer, AttentionSpec)]
 
 
+def rope_of(plan: ModelPlan) -> RopeSpec:
+    """The one of all layers."""
+    (rope,) = plan.ropes
+    return rope
+
+
 # ---- what a sound file gives
 
 
@@ -114,7 +120,7 @@ def test_the_plan_says_what_the_file_says(tmp_path: Path) -> None:
     assert (plan.architecture, plan.name, plan.context) == (ARCH, "small", 64)
     assert (plan.vocab, plan.embd) == (VOCAB, EMBD)
     assert plan.norm_eps == float(np.float32(1e-6))
-    assert (plan.rope.dims, plan.rope.base) == (HEAD_DIM, 1e6)
+    assert plan.ropes == {RopeSpec(HEAD_DIM, 1e6)}
     assert plan.token_embedding.shape == plan.output.shape == (VOCAB, EMBD)
     assert plan.output.name == "output.weight"
     assert len(plan.layers) == LAYERS
@@ -159,8 +165,8 @@ def test_quantised_tensors_and_half_router(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "check"),
     [
-        ([drop("rope.freq_base")], lambda p: p.rope.base == 10000.0),
-        ([put("rope.dimension_count", U32, 2)], lambda p: p.rope.dims == 2),
+        ([drop("rope.freq_base")], lambda p: rope_of(p).base == 10000.0),
+        ([put("rope.dimension_count", U32, 2)], lambda p: rope_of(p).dims == 2),
         ([drop("expert_feed_forward_length")], lambda p: p.expert_layers[0].ff == FF),
         ([drop("feed_forward_length")], lambda p: p.expert_layers[0].ff == FF),
         ([drop("general.name")], lambda p: p.name == ""),
@@ -170,12 +176,15 @@ def test_quantised_tensors_and_half_router(tmp_path: Path) -> None:
             [put_raw(array(f"{ARCH}.attention.head_count_kv", U32, [KV_HEADS] * LAYERS))],
             lambda p: attentions(p)[1].kv_heads == KV_HEADS,
         ),
-        ([put("rope.scaling.type", STRING, "none"), put("rope.scaling.factor", F32_KEY, 4.0)], ...),
-        ([put("rope.scaling.type", STRING, "linear")], ...),
         (
-            [put("rope.scaling.type", STRING, "linear"), put("rope.scaling.factor", F32_KEY, 1.0)],
-            ...,
+            [put("rope.scaling.type", STRING, "none"), put("rope.scaling.factor", F32_KEY, 4.0)],
+            lambda p: rope_of(p).factor == 1.0,
         ),
+        ([put("rope.scaling.type", STRING, "linear")], lambda p: rope_of(p).factor == 1.0),
+        ([put("rope.scaling.factor", F32_KEY, 4.0)], lambda p: rope_of(p).factor == 4.0),
+        ([put("rope.scaling.factor", F32_KEY, 0.0)], lambda p: rope_of(p).factor == 1.0),
+        ([put("rope.scale_linear", F32_KEY, 2.0)], lambda p: rope_of(p).factor == 2.0),
+        ([put("attention.scale", F32_KEY, 0.25)], lambda p: attentions(p)[0].scale == 0.25),
         ([put("expert_weights_scale", F32_KEY, 0.0)], ...),
         ([put("expert_weights_scale", F32_KEY, 1.0)], ...),
         ([put("expert_gating_func", U32, 1)], ...),
@@ -279,6 +288,7 @@ def test_norms_must_be_f32(tmp_path: Path) -> None:
         (put("rope.dimension_count", U32, 3), ["rope.dimension_count", "3", "even"]),
         (put("rope.dimension_count", U32, 6), ["rope.dimension_count", "6"]),
         (put("rope.freq_base", F32_KEY, 0.0), ["rope.freq_base", "positive"]),
+        (put("rope.scaling.factor", F32_KEY, -2.0), ["rope.scaling.factor", "positive"]),
         (put("rope.freq_base", F32_KEY, math.nan), ["rope.freq_base", "nan"]),
         (put("attention.layer_norm_rms_epsilon", F32_KEY, math.inf), ["epsilon", "inf"]),
         (put("vocab_size", U32, 12), ["vocab_size", "12", "11"]),
@@ -319,8 +329,7 @@ def test_dense_width_that_does_not_divide(tmp_path: Path) -> None:
     ("change", "parts"),
     [
         (put("attention.value_length", U32, 8), ["value_length", "8", "4"]),
-        (put("rope.scaling.type", STRING, "yarn"), ["rope.scaling.type", "yarn"]),
-        (put("rope.scale_linear", F32_KEY, 2.0), ["rope.scale_linear", "2.0"]),
+        (put("rope.scaling.type", STRING, "longrope"), ["rope.scaling.type", "longrope", "yarn"]),
         (put("expert_weights_scale", F32_KEY, 2.5), ["expert_weights_scale", "2.5"]),
         (put("expert_gating_func", U32, 2), ["expert_gating_func", "2"]),
         (put("expert_weights_norm", BOOL, False), ["expert_weights_norm", "False"]),
@@ -347,17 +356,30 @@ def test_changes_of_the_maths(tmp_path: Path, change: Change, parts: list[str]) 
     refuse(changed(change), tmp_path, UnsupportedModelError, *parts)
 
 
-def test_linear_scaling_with_a_factor(tmp_path: Path) -> None:
-    model = changed(
-        put("rope.scaling.type", STRING, "linear"), put("rope.scaling.factor", F32_KEY, 4.0)
-    )
-    refuse(model, tmp_path, UnsupportedModelError, "rope.scaling.factor", "4.0")
+def test_yarn(tmp_path: Path) -> None:
+    stretched = [
+        put("rope.scaling.type", STRING, "yarn"),
+        put("rope.scaling.factor", F32_KEY, 32.0),
+    ]
+    rope = rope_of(plan_of(changed(*stretched), tmp_path))
+    assert (rope.factor, rope.yarn) == (32.0, YarnSpec(64, 32.0, 1.0))  # 64: the context
+    assert rope.magnitude == pytest.approx(1.346574, abs=1e-6)
+    more = {"attn_factor": 2.0, "yarn_beta_fast": 64.0, "yarn_beta_slow": 2.0}
+    keys = [put(f"rope.scaling.{name}", F32_KEY, value) for name, value in more.items()]
+    original = put("rope.scaling.original_context_length", U32, 16)
+    rope = rope_of(plan_of(changed(*stretched, *keys, original), tmp_path))
+    assert rope.yarn == YarnSpec(16, 64.0, 2.0)
+    assert rope.magnitude == pytest.approx(2 * 1.346574, abs=1e-6)
+    for name in ("yarn_ext_factor", "yarn_attn_factor"):
+        one, half = (put(f"rope.scaling.{name}", F32_KEY, value) for value in (1.0, 0.5))
+        plan_of(changed(*stretched, one), tmp_path)
+        refuse(changed(*stretched, half), tmp_path, UnsupportedModelError, name, "0.5")
 
 
 def test_other_architecture(tmp_path: Path) -> None:
     model = small_model()
-    model.keys[0] = key("general.architecture", STRING, "llama")
-    with pytest.raises(UnsupportedModelError, match=r"'llama'.*qwen3moe"):
+    model.keys[0] = key("general.architecture", STRING, "bloom")
+    with pytest.raises(UnsupportedModelError, match=r"'bloom'.*qwen3moe"):
         plan_of(model, tmp_path)
 
 

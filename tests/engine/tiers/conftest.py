@@ -49,6 +49,7 @@ def plan(tmp_path: Path) -> ModelPlan:
             output=file.add(f"{i}.o", Q8_0, EMBD, 32),
             q_norm=file.add(f"{i}.qn", F32, 16),
             k_norm=file.add(f"{i}.kn", F32, 16),
+            rope=RopeSpec(16, 1e4),
         )  # fmt: skip
         experts = ExpertsSpec(
             EXPERTS, USED, FF,
@@ -61,8 +62,8 @@ def plan(tmp_path: Path) -> ModelPlan:
     embedding = file.add("embedding", Q8_0, 50, EMBD)
     made = ModelPlan(
         "test", "test", "f" * 16, context=100, vocab=50, embd=EMBD, norm_eps=1e-6,
-        rope=RopeSpec(16, 1e4), token_embedding=embedding,
-        output_norm=file.add("norm", F32, EMBD), output=embedding, layers=tuple(layers),
+        token_embedding=embedding, output_norm=file.add("norm", F32, EMBD), output=embedding,
+        layers=tuple(layers),
     )  # fmt: skip
     rng = np.random.default_rng(7)
     file.path.write_bytes(rng.integers(0, 256, file.end, np.uint8).tobytes())

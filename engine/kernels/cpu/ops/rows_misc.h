@@ -21,6 +21,14 @@ static void rotate(float* head, const float* cos, const float* sin, int64_t half
   });
 }
 
+static void rotate_adjacent(float* head, const float* cos, const float* sin, int64_t half) {
+  for (int64_t i = 0; i < half; ++i) {
+    const float a = head[2 * i], b = head[2 * i + 1];
+    head[2 * i] = a * cos[i] - b * sin[i];
+    head[2 * i + 1] = b * cos[i] + a * sin[i];
+  }
+}
+
 static void swiglu(float* gate, const float* up, int64_t n) {
   for_vectors(n, [&](int64_t i, int k) {
     store_some(gate + i, silu(load_some(gate + i, k)) * load_some(up + i, k), k);
