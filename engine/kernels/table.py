@@ -34,6 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.errors import KernelError
+from engine.kernels.router import SOFTMAX, Router
 
 try:
     from engine.kernels.cpu import _cpu
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
     Cache = NDArray[Any]
 
 
+# SiLU(gate) * up, GELU(gate) * up, and the clamped one of gpt-oss (contract, point 9).
+ACTIVATIONS = ("silu", "gelu", "clamped")
 NO_SINKS: Floats = np.empty(0, np.float32)
 
 
@@ -211,9 +214,21 @@ class Operations:
         """
         self._calls.delta_net(qkv, g, beta, state, k_heads, tiled, eps, scale, out)
 
-    def route(self, logits: Floats, used: int, ids: NDArray[np.int32], weights: Floats) -> None:
-        """The `used` likeliest experts of each row, best first, and their renormalised weights."""
-        self._calls.route(logits, used, ids, weights)
+    def route(
+        self,
+        logits: Floats,
+        used: int,
+        ids: NDArray[np.int32],
+        weights: Floats,
+        router: Router = SOFTMAX,
+    ) -> None:
+        """ids[n, used] = the `used` experts that `router` finds best for each row of logits[n,
+        experts], the best first, and their weights[n, used]."""
+        r = router
+        self._calls.route(
+            logits, used, ids, weights, r.sigmoid, r.normalise, r.scale, r.groups, r.groups_used,
+            *map(_or_empty, (r.bias, r.selection_bias, r.expert_scale)),
+        )  # fmt: skip
 
     def experts(
         self,
@@ -224,13 +239,19 @@ class Operations:
         up: ExpertMatrix,
         down: ExpertMatrix,
         y: Floats,
+        activation: str = "silu",
+        biases: Sequence[Floats | None] = (None, None, None),
     ) -> None:
         """y[n, used, embd] = the output of expert ids[n, used] for x[n, embd].
 
         base[e] is the address of expert e's slot; pairs whose expert has base 0 stay as they are.
+        `biases` [experts, rows] are added to what gate, up and down give; `activation` as in `glu`.
         """
         of = self._expert_matrix
-        self._calls.experts(x, ids, base, of(gate), of(up), of(down), y)
+        self._calls.experts(
+            x, ids, base, of(gate), of(up), of(down), y, _activation(activation),
+            *map(_or_empty, biases),
+        )  # fmt: skip
 
     def combine(self, y: Floats, weights: Floats, out: Floats) -> None:
         """out[n, embd] += (w0 * y0 + w1 * y1 + ...), the sum in router order, then one addition."""
@@ -244,9 +265,9 @@ class Operations:
         """a[n, cols] += b[cols], row by row."""
         self._calls.add_row(a, b)
 
-    def swiglu(self, gate: Floats, up: Floats) -> None:
-        """gate = SiLU(gate) * up, value by value."""
-        self._calls.swiglu(gate, up)
+    def glu(self, gate: Floats, up: Floats, activation: str = "silu") -> None:
+        """gate = activation(gate, up), value by value: one of ACTIVATIONS."""
+        self._calls.glu(gate, up, _activation(activation))
 
     def sigmoid_gate(self, x: Floats, gate: Floats) -> None:
         """x[n, cols] *= sigmoid(gate[n, gates]), a gate for each cols / gates columns in a row."""
@@ -322,6 +343,23 @@ class Program(Operations):
         operation, which was left alone, or len(self) at the end.
         """
         return self._program.run(position, first)
+
+
+_EMPTY = np.zeros(0, np.float32)
+
+
+def _or_empty(values: Floats | None) -> Floats:
+    """As the kernels take an array that need not be there."""
+    return _EMPTY if values is None else values
+
+
+def _activation(name: str) -> int:
+    """Its number in the kernels."""
+    if name not in ACTIVATIONS:
+        raise KernelError(
+            f"The activation {name!r} is unknown", f"Use one of {', '.join(ACTIVATIONS)}"
+        )
+    return ACTIVATIONS.index(name)
 
 
 def _require_build() -> None:

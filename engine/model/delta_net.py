@@ -50,5 +50,5 @@ class DeltaNet:
         )
         heads = read.reshape(-1, spec.v_dim)
         ops.rms_norm(heads, self._norm, self._eps, heads)
-        ops.swiglu(gate, read)
+        ops.glu(gate, read)
         ops.matmul(self._output, gate, out)

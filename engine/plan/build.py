@@ -30,7 +30,7 @@ def build_plan(file: GGUFFile) -> ModelPlan:
     embd = source.count("embedding_length")
     embedding, output = _read_vocabulary(source, embd)
     mixers = Mixers(source, family, embd, blocks)
-    feed_forwards = FeedForwards(source, family, embd)
+    feed_forwards = FeedForwards(source, family, embd, blocks)
 
     def norm(name: str) -> TensorRef:
         return source.vector(f"{name}.weight", embd)

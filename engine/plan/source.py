@@ -12,10 +12,12 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from engine.errors import ModelPlanError, UnsupportedModelError
-from engine.gguf.formats import F32, FORMATS, Format
+from engine.gguf.formats import BF16, F16, F32, FORMATS, Format
 from engine.gguf.reader import GGUFFile
 from engine.plan.families.family import Family
 from engine.plan.spec import TensorRef
+
+ROUTER_FORMATS = (F32, F16, BF16)  # of small matrices that quantisers leave alone
 
 
 class PlanSource:
@@ -68,6 +70,21 @@ class PlanSource:
         if not (math.isfinite(value) and value > 0):
             raise self.bad_key(key, "a positive number")
         return value
+
+    def number_or_zero(self, key: str) -> float:
+        """A finite number that is not negative; 0 where the key is missing."""
+        value = self.file.get_float(self.key(key), 0.0)
+        if not (math.isfinite(value) and value >= 0):
+            raise self.bad_key(key, "0 or a positive number")
+        return value
+
+    def amount(self, key: str) -> int:
+        """A positive integer or 0, which is also what a missing key means."""
+        value = self.file.get_int(self.key(key), 0)
+        return value and self._positive(key, value)
+
+    def flag(self, key: str, default: bool) -> bool:
+        return self.file.get_bool(self.key(key), default)
 
     def tensor(
         self, name: str, shape: tuple[int, ...], formats: Collection[Format] = FORMATS.values()

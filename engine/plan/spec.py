@@ -193,14 +193,20 @@ class DeltaNetSpec:
         return (CONV_TAPS - 1, self.channels), (self.v_heads, self.k_dim, self.v_dim)
 
 
+Activation = Literal["silu", "gelu", "clamped"]
+"""What a gated feed-forward does with gate and up: SiLU(g) * u; GELU(g) * u, by tanh; that of
+gpt-oss, g * sigmoid(1.702 g) * (u + 1) with g at most 7 and u within -7 and 7."""
+
+
 @dataclass(frozen=True, slots=True)
 class FeedForwardSpec:
-    """SwiGLU: down(SiLU(gate x) * up x)."""
+    """down(activation(gate x, up x))."""
 
     ff: int  # inner width
     gate: TensorRef  # (ff, embd)
     up: TensorRef  # (ff, embd)
     down: TensorRef  # (embd, ff)
+    activation: Activation = "silu"
 
     @property
     def tensors(self) -> tuple[MatrixRef, ...]:
@@ -214,49 +220,124 @@ class FeedForwardSpec:
 
 @dataclass(frozen=True, slots=True)
 class SharedExpertSpec:
-    """An expert that every token uses; what it gives is multiplied by sigmoid(gate x)."""
+    """An expert that every token uses; with a `gate` it counts sigmoid(gate x) times."""
 
     expert: FeedForwardSpec
-    gate: TensorRef  # (embd,)
+    gate: TensorRef | None = None  # (embd,)
 
     @property
     def tensors(self) -> tuple[MatrixRef, ...]:
-        return (*self.expert.tensors, self.gate)
+        return (*self.expert.tensors, self.gate) if self.gate else self.expert.tensors
 
     @property
     def widths(self) -> tuple[int, ...]:
         """float32 values per token of gate and up, and of the one that weighs it."""
-        return (*self.expert.widths, 1)
+        return (*self.expert.widths, 1) if self.gate else self.expert.widths
+
+
+@dataclass(frozen=True, slots=True)
+class RouterSpec:
+    """How a token's experts are chosen and weighed.
+
+    p is the softmax of the logits or, if `sigmoid`, the sigmoid of each. Chosen are the experts
+    with the greatest p + `selection_bias`, of several `groups` only those in the `groups_used`
+    groups whose two greatest add up to most. Weights are the chosen ones' p, divided by their sum
+    if `normalise`, times `scale`, times `expert_scale`.
+    """
+
+    matrix: TensorRef  # (count, embd) F32, F16 or BF16
+    sigmoid: bool = False
+    normalise: bool = True
+    scale: float = 1.0
+    groups: int = 1  # equal parts of the experts
+    groups_used: int = 1
+    bias: TensorRef | None = None  # (count,) F32, added to the logits
+    selection_bias: TensorRef | None = None  # (count,) F32
+    expert_scale: TensorRef | None = None  # (count,) F32
+
+    @property
+    def tensors(self) -> tuple[MatrixRef, ...]:
+        vectors = (self.bias, self.selection_bias, self.expert_scale)
+        return (self.matrix, *(ref for ref in vectors if ref))
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertStack:
+    """One matrix (rows, cols) of every expert, wherever a file has it.
+
+    That is in one tensor (experts, all rows, cols), where an expert's part may hold another matrix
+    too, or in a tensor (rows, cols) for each expert. The only place that knows where they lie.
+    """
+
+    tensors: tuple[TensorRef, ...]  # of one format
+    count: int
+    rows: int
+    skip: int = 0  # bytes of an expert's part in front of this matrix
+
+    @property
+    def format(self) -> Format:
+        return self.tensors[0].format
+
+    @property
+    def cols(self) -> int:
+        return self.tensors[0].cols
+
+    @property
+    def nbytes(self) -> int:
+        """Of one expert."""
+        return self.rows * self.format.row_bytes(self.cols)
+
+    @property
+    def each(self) -> int:
+        """Experts in one tensor."""
+        return self.count // len(self.tensors)
+
+    @property
+    def stride(self) -> int:
+        """Bytes from one expert to the next in a tensor."""
+        return self.tensors[0].nbytes // self.each
+
+    def place(self, expert: int) -> tuple[str, int]:
+        """The file with the `nbytes` bytes of `expert`, and their offset."""
+        ref = self.tensors[expert // self.each]
+        return ref.path, ref.offset + expert % self.each * self.stride + self.skip
 
 
 @dataclass(frozen=True, slots=True)
 class ExpertsSpec:
-    """Routed SwiGLU experts: softmax over all logits, top `used`, weights renormalised."""
+    """Routed experts: each is a gated feed-forward, of which a token uses a few."""
 
     count: int
     used: int
     ff: int  # inner width of one expert
-    router: TensorRef  # (count, embd) F32, F16 or BF16
-    gate: TensorRef  # (count, ff, embd)
-    up: TensorRef  # (count, ff, embd)
-    down: TensorRef  # (count, embd, ff)
+    router: RouterSpec
+    gate: ExpertStack  # (ff, embd)
+    up: ExpertStack  # (ff, embd)
+    down: ExpertStack  # (embd, ff)
+    activation: Activation = "silu"
+    biases: tuple[TensorRef, TensorRef, TensorRef] | None = None  # (count, rows) F32 of the three
     shared: SharedExpertSpec | None = None
 
     @property
+    def stacks(self) -> tuple[ExpertStack, ExpertStack, ExpertStack]:
+        return (self.gate, self.up, self.down)
+
+    @property
     def tensors(self) -> tuple[MatrixRef, ...]:
-        """All but the experts' own."""
-        return (self.router, *self.shared.tensors) if self.shared else (self.router,)
+        """All but the experts' matrices."""
+        shared = self.shared.tensors if self.shared else ()
+        return (*self.router.tensors, *(self.biases or ()), *shared)
 
     @property
     def widths(self) -> tuple[int, ...]:
         """float32 values per token of scores, outputs and weights, then the shared expert's."""
-        routed = (self.count, self.used * self.router.cols, self.used)
+        routed = (self.count, self.used * self.down.rows, self.used)
         return (*routed, *self.shared.widths) if self.shared else routed
 
     @property
     def expert_bytes(self) -> int:
         """Bytes of one expert in the file: its gate, up and down matrices."""
-        return (self.gate.nbytes + self.up.nbytes + self.down.nbytes) // self.count
+        return sum(stack.nbytes for stack in self.stacks)
 
 
 @dataclass(frozen=True, slots=True)

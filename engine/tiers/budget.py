@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from engine.errors import BudgetError, BudgetTooLargeError, SettingError
-from engine.plan.spec import AttentionSpec, DeltaNetSpec, ExpertsSpec, ModelPlan
+from engine.plan.spec import AttentionSpec, DeltaNetSpec, ExpertsSpec, ExpertStack, ModelPlan
 from engine.settings import EngineSettings, parse_bytes, parse_share
 from engine.tiers.hardware import MemoryReading
 from engine.tiers.policy import Experts
@@ -46,11 +46,17 @@ class SlotLayout:
     up: int
     down: int
     size: int
-    step: int = 0
+    along: ExpertStack | None = None  # whose place in the file `start` follows
+
+    @property
+    def offsets(self) -> tuple[int, int, int]:
+        return (self.gate, self.up, self.down)
 
     def start(self, expert: int) -> int:
         """Where in its slot `expert` begins: the address for kernels is slot + start."""
-        return expert * self.step % BLOCK
+        if self.along is None:
+            return 0
+        return (self.along.place(expert)[1] - self.along.place(0)[1]) % BLOCK
 
 
 def slot_layout(experts: ExpertsSpec) -> SlotLayout:
@@ -58,19 +64,18 @@ def slot_layout(experts: ExpertsSpec) -> SlotLayout:
     direct reads land without a copy.
 
     From one expert to the next the file's offsets grow by the bytes of a matrix: nearly always
-    whole blocks, else `start` follows those of gate and up. Small matrices lie on cache lines
+    whole blocks, else `start` follows that of gate, and of up. Small matrices lie on cache lines
     without gaps, which would cost more memory than the copies cost time.
     """
-    stacks = (experts.gate, experts.up, experts.down)
-    sizes = [ref.nbytes // experts.count for ref in stacks]
-    direct = min(sizes) >= DIRECT_BYTES
+    direct = min(stack.nbytes for stack in experts.stacks) >= DIRECT_BYTES
     offsets, end = [], 0
-    for ref, nbytes in zip(stacks, sizes, strict=True):
-        offsets.append(end + (ref.offset - end) % BLOCK if direct else _align(end))
-        end = offsets[-1] + nbytes
+    for stack in experts.stacks:
+        offsets.append(end + (stack.place(0)[1] - end) % BLOCK if direct else _align(end))
+        end = offsets[-1] + stack.nbytes
     gate, up, down = offsets
-    step = sizes[0] % BLOCK if direct else 0
-    return SlotLayout(gate, up, down, _align(end + (BLOCK if step else 0)), step)
+    moves = direct and (experts.gate.stride % BLOCK != 0 or len(experts.gate.tensors) > 1)
+    along = experts.gate if moves else None
+    return SlotLayout(gate, up, down, _align(end + (BLOCK if moves else 0)), along)
 
 
 @dataclass(frozen=True, slots=True)

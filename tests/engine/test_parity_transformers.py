@@ -44,6 +44,8 @@ NEXT = replace(TINY_HYBRID, arch="qwen3next", drafts=0)
 FAMILIES = {
     "qwen3moe": TINY,
     "qwen3moe tied": TINY_TIED,
+    "qwen3moe, gate and up in one": replace(TINY, layout="fused"),
+    "qwen3moe, expert by expert": replace(TINY, layout="single", experts=6),
     "qwen35moe": TINY_HYBRID,
     "qwen35moe of three": THREE,
     "qwen3next": NEXT,

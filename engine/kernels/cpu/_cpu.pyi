@@ -74,7 +74,23 @@ class _Operations:
         out: _F32,
         /,
     ) -> None: ...
-    def route(self, logits: _F32, used: int, ids: _I32, weights: _F32, /) -> None: ...
+    def route(
+        self,
+        logits: _F32,
+        used: int,
+        ids: _I32,
+        weights: _F32,
+        sigmoid: bool,
+        normalise: bool,
+        scale: float,
+        groups: int,
+        groups_used: int,
+        bias: _F32,
+        selection_bias: _F32,
+        expert_scale: _F32,
+        /,
+    ) -> None:
+        """Arrays with a value for each expert are empty where there are none."""
     def experts(
         self,
         x: _F32,
@@ -84,12 +100,17 @@ class _Operations:
         up: ExpertMatrix,
         down: ExpertMatrix,
         y: _F32,
+        activation: int,
+        gate_bias: _F32,
+        up_bias: _F32,
+        down_bias: _F32,
         /,
-    ) -> None: ...
+    ) -> None:
+        """Biases are empty where there are none."""
     def combine(self, y: _F32, weights: _F32, out: _F32, /) -> None: ...
     def add(self, a: _F32, b: _F32, /) -> None: ...
     def add_row(self, a: _F32, b: _F32, /) -> None: ...
-    def swiglu(self, gate: _F32, up: _F32, /) -> None: ...
+    def glu(self, gate: _F32, up: _F32, activation: int, /) -> None: ...
     def sigmoid_gate(self, x: _F32, gate: _F32, /) -> None: ...
     def softplus_gate(self, x: _F32, gate: _F32, /) -> None: ...
     def delta_gates(self, decay: _F32, beta: _F32, rate: _F32, bias: _F32, /) -> None: ...

@@ -45,11 +45,18 @@
 //    in 1, the scales of the cache (dk, dv) rounded to binary16, that of the query (dq) not.
 //      score = (sum over blocks, one running sum from +0, of (dq * dk) * float(isum)) * scale
 //      o[i] += (p * dv) * float(code)
-// 8. Router: M = max of the logits (NaN never wins; from -Inf), e = exp(logit - M), p = e / (sum of e as
-//    in 4). Then `used` times: the largest p not yet taken, the lower id on ties (the first one not
-//    taken, unless a later one is greater). w = p / max(sum of the taken p in that order, 2^-14).
-// 9. Experts: h[j] = SiLU(gate[j]) * up[j]; y = down(h). Combination per token: c = w0 * y0, then
-//    c += wk * yk in router order, then out += c.
+// 8. Router: z = logit, + bias where there is one. p of a softmax: M = max of z (NaN never wins; from -Inf),
+//    e = exp(z - M), p = e / (sum of e as in 4). Or p = sigmoid(z). Score = p, + selection bias where there is
+//    one. "The best" of some values: the largest not yet taken, the lower id on ties (the first one not taken,
+//    unless a later one is greater). Of several groups each has the score of its best + that of its second
+//    best (where it has two); outside the best `groups used` of them scores count as -Inf. Then `used` times:
+//    the best score. w = p / max(sum of the taken p in that order, 2^-14), or w = p where weights are not
+//    renormalised; then w * scale; then, where experts have scales, w * theirs.
+// 9. Experts: g = gate(x), u = up(x), each + the expert's bias where there is one. One of
+//      h = SiLU(g) * u
+//      h = g / (1 + exp(-(g * (GELU_LINEAR + GELU_CUBIC * (g * g))))) * u
+//      h = g' / (1 + exp(-(g' * GLU_SLOPE))) * (u' + 1), g' = g, at most 7; u' = u, at least -7 and at most 7
+//    y = down(h), + bias. Combination per token: c = w0 * y0, then c += wk * yk in router order, then out += c.
 //
 // 10. Gated DeltaNet. Convolution over the last 4 inputs u of a channel, oldest first: one running sum from
 //    +0 of w[j] * u[j], then SiLU. Step of a value head with state S[dk][dv], sums over i = 0, 1, .. from +0:
@@ -79,6 +86,11 @@ constexpr float EXP_POLY[6] = {0x1.a12528p-13f, 0x1.6d4362p-10f, 0x1.1110e0p-7f,
                                0x1.5554e8p-5f,  0x1.555556p-3f,  0.5f};
 // atanh(s) / s in u = s * s on u <= 1/9, interpolated likewise: ln(1 + t) = 2 atanh(t / (t + 2)).
 constexpr float LOG1P_POLY[5] = {0x1.2055eep-3f, 0x1.1e5cfcp-3f, 0x1.99da14p-3f, 0x1.5554e2p-2f, 1.0f};
+// GELU by tanh: (1 + tanh(t)) / 2 = 1 / (1 + exp(-2 t)), here 2 t = g * (linear + cubic * g^2).
+constexpr float GELU_LINEAR = 0x1.988454p+0f;  // 2 sqrt(2 / pi)
+constexpr float GELU_CUBIC = 0x1.2444f2p-4f;   // 0.044715 of it
+constexpr float GLU_LIMIT = 7.0f;    // of gpt-oss, as is the slope
+constexpr float GLU_SLOPE = 1.702f;
 constexpr float ROUND_MAGIC = 12582912.0f;  // 1.5 * 2^23: (v + M) - M rounds half to even, |v| < 2^22
 constexpr float TINY_AMAX = 0x1p-120f;
 constexpr float LEAST_WEIGHT_SUM = 0x1p-14f;

@@ -127,16 +127,16 @@ void Engine::rope(const RopeArgs& a) {
   });
 }
 
-void Engine::route(const float* logits, int64_t n, int64_t count, int64_t used, int32_t* ids,
+void Engine::route(const float* logits, int64_t n, int64_t count, int64_t used, const Routing& r, int32_t* ids,
                    float* weights) {
   const Call call(busy_);
   for_rows(n, count * used, [&](int64_t i, int thread) {
-    ops_.route(logits + i * count, count, used, ids + i * used, weights + i * used,
+    ops_.route(logits + i * count, count, used, r, ids + i * used, weights + i * used,
                reinterpret_cast<float*>(scratch(thread)));
   });
 }
 
-// Two jobs on all threads: gate and up with SwiGLU, then down. A unit is some rows of one expert for
+// Two jobs on all threads: gate and up with the activation, then down. A unit is some rows of one expert for
 // all tokens that chose it, so an expert's bytes are read once per call.
 void Engine::experts(const ExpertsArgs& a) {
   const Call call(busy_);
@@ -147,7 +147,7 @@ void Engine::experts(const ExpertsArgs& a) {
     if (a.base[a.ids[p]] != 0) ++first_[a.ids[p] + 1];
   groups_.clear();
   for (int64_t e = 0; e < a.count; ++e) {
-    if (first_[e + 1] != 0) groups_.push_back({a.base[e], first_[e], first_[e + 1]});
+    if (first_[e + 1] != 0) groups_.push_back({a.base[e], e, first_[e], first_[e + 1]});
     first_[e + 1] += first_[e];
   }
   const int64_t pairs = first_[a.count];
@@ -186,7 +186,11 @@ void Engine::experts(const ExpertsArgs& a) {
                            tokens, scratch(thread)});
       a.up.format->rows({a.up.in(g.slot).data, embd, row, end, gathered_other_.data() + at,
                          up_outs_.data() + at, tokens, scratch(thread)});
-      for (int64_t i = at; i < at + tokens; ++i) ops_.swiglu(outs_[i] + row, up_outs_[i] + row, end - row);
+      for (int64_t i = at; i < at + tokens; ++i) {
+        add_bias(outs_[i], a.gate_bias, g.expert, ff, row, end);
+        add_bias(up_outs_[i], a.up_bias, g.expert, ff, row, end);
+        ops_.glu[a.activation](outs_[i] + row, up_outs_[i] + row, end - row);
+      }
     }
   });
   down(a, pairs);
@@ -201,12 +205,12 @@ void Engine::down(const ExpertsArgs& a, int64_t pairs) {
   const int64_t parts = (embd + step - 1) / step;
   pool_.run(groups * parts, [&](int64_t unit, int thread) {
     const Group& g = groups_[unit / parts];
-    const int64_t row = unit % parts * step;
+    const int64_t row = unit % parts * step, end = std::min(row + step, embd);
     for (int64_t t = 0; t < g.size; t += TOKEN_TILE) {
-      const int64_t at = g.first + t;
-      a.down.format->rows({a.down.in(g.slot).data, ff, row, std::min(row + step, embd),
-                           hidden_rows_.acts() + at, up_outs_.data() + at, std::min(TOKEN_TILE, g.size - t),
-                           scratch(thread)});
+      const int64_t at = g.first + t, tokens = std::min(TOKEN_TILE, g.size - t);
+      a.down.format->rows({a.down.in(g.slot).data, ff, row, end, hidden_rows_.acts() + at,
+                           up_outs_.data() + at, tokens, scratch(thread)});
+      for (int64_t i = at; i < at + tokens; ++i) add_bias(up_outs_[i], a.down_bias, g.expert, embd, row, end);
     }
   });
 }
@@ -229,9 +233,9 @@ void Engine::add_row(float* a, const float* b, int64_t n, int64_t cols) {
   for_rows(n, cols, [&](int64_t i, int) { ops_.add(a + i * cols, b, cols); });
 }
 
-void Engine::swiglu(float* gate, const float* up, int64_t size) {
+void Engine::glu(float* gate, const float* up, int64_t size, Activation activation) {
   const Call call(busy_);
-  for_parts(size, [&](int64_t at, int64_t some) { ops_.swiglu(gate + at, up + at, some); });
+  for_parts(size, [&](int64_t at, int64_t some) { ops_.glu[activation](gate + at, up + at, some); });
 }
 
 void Engine::gate(Gate kind, float* x, const float* gate, int64_t n, int64_t cols, int64_t gates) {

@@ -124,6 +124,11 @@ struct ExpertsArgs {
   int64_t n, used, count;
   ExpertMatrixRef gate, up, down;
   float* y;
+  Activation activation = ACT_SILU;
+  // Of every expert, [count][rows], or null.
+  const float* gate_bias = nullptr;
+  const float* up_bias = nullptr;
+  const float* down_bias = nullptr;
 };
 
 // The frame of every call: alone, and in the contract's floating-point mode.
@@ -150,12 +155,13 @@ class Engine {
   void attention(const AttentionArgs& a);
   void conv_step(const ConvArgs& a);
   void delta_net(const DeltaArgs& a);
-  void route(const float* logits, int64_t n, int64_t count, int64_t used, int32_t* ids, float* weights);
+  void route(const float* logits, int64_t n, int64_t count, int64_t used, const Routing& r, int32_t* ids,
+             float* weights);
   void experts(const ExpertsArgs& a);
   void combine(const float* y, const float* weights, int64_t n, int64_t used, int64_t cols, float* out);
   void add(float* a, const float* b, int64_t size);
   void add_row(float* a, const float* b, int64_t n, int64_t cols);  // b [cols] to each row
-  void swiglu(float* gate, const float* up, int64_t size);
+  void glu(float* gate, const float* up, int64_t size, Activation activation);
   void gate(Gate kind, float* x, const float* gate, int64_t n, int64_t cols, int64_t gates);
   void delta_gates(float* decay, float* beta, const float* rate, const float* bias, int64_t n, int64_t heads);
   void embed(const MatrixRef& w, const int32_t* ids, int64_t n, float* out);
@@ -166,6 +172,7 @@ class Engine {
  private:
   struct Group {  // the (token, slot) pairs of one expert
     uint64_t slot;
+    int64_t expert;
     int64_t first, size;  // in pairs_
   };
 
@@ -184,6 +191,10 @@ class Engine {
     });
   }
   void down(const ExpertsArgs& a, int64_t pairs);
+  // Adds rows row0 <= r < row1 of an expert's bias, if there is one.
+  void add_bias(float* out, const float* bias, int64_t expert, int64_t rows, int64_t row0, int64_t row1) {
+    if (bias != nullptr) ops_.add(out + row0, bias + expert * rows + row0, row1 - row0);
+  }
   template <class Body>
   void for_spans(int64_t n, const Body& body);  // body(span, its first logit, how many)
 

@@ -264,20 +264,44 @@ Checked delta_net(const Engine&, handle qkv_, handle g_, handle beta_, handle st
   return {[args](Engine& e, int64_t) { e.delta_net(args); }};
 }
 
-Checked route(const Engine&, handle logits_, int64_t used, handle ids_, handle weights_) {
+// The values of an array, null for an empty one.
+const float* optional(const char* call, const char* name, handle object,
+                      std::initializer_list<int64_t> shape) {
+  return nb::len(object) == 0 ? nullptr : Array(call, name, object, Kind::f32, shape).data<float>();
+}
+
+Checked route(const Engine&, handle logits_, int64_t used, handle ids_, handle weights_, bool sigmoid,
+              bool normalise, float scale, int64_t groups, int64_t groups_used, handle bias,
+              handle selection_bias, handle expert_scale) {
   const Array logits("route", "logits", logits_, Kind::f32, {ANY, ANY});
   require(used > 0 && used <= logits.size(1), "route",
           std::to_string(used) + " of " + std::to_string(logits.size(1)) + " experts is not possible");
-  require(logits.size(1) <= MAX_COLS, "route", "too many experts");
+  const int64_t count = logits.size(1);
+  require(count <= MAX_EXPERTS, "route", "too many experts");
+  require(groups > 0 && groups_used > 0 && groups_used <= groups && count % groups == 0 &&
+              groups_used * (count / groups) >= used,
+          "route",
+          std::to_string(groups_used) + " of " + std::to_string(groups) + " groups of " + std::to_string(count) +
+              " experts is not possible");
   const Array ids("route", "ids", ids_, Kind::i32, {logits.size(0), used}, true);
   const Array weights("route", "weights", weights_, Kind::f32, {logits.size(0), used}, true);
-  return {[=, logits = logits.data<float>(), n = logits.size(0), count = logits.size(1),
-           ids = ids.data<int32_t>(), weights = weights.data<float>()](
-              Engine& e, int64_t) { e.route(logits, n, count, used, ids, weights); }};
+  const Routing r = {sigmoid, normalise, scale, groups, groups_used, optional("route", "bias", bias, {count}),
+                     optional("route", "selection_bias", selection_bias, {count}),
+                     optional("route", "expert_scale", expert_scale, {count})};
+  return {[=, logits = logits.data<float>(), n = logits.size(0), ids = ids.data<int32_t>(),
+           weights = weights.data<float>()](Engine& e, int64_t) {
+    e.route(logits, n, count, used, r, ids, weights);
+  }};
+}
+
+Activation activation_of(const char* call, int number) {
+  require(number >= 0 && number < ACTIVATIONS, call, "there is no activation " + std::to_string(number));
+  return static_cast<Activation>(number);
 }
 
 Checked experts(const Engine& e, handle x_, handle ids_, handle base_, const PyExpertMatrix& gate,
-             const PyExpertMatrix& up, const PyExpertMatrix& down, handle y_) {
+             const PyExpertMatrix& up, const PyExpertMatrix& down, handle y_, int activation,
+             handle gate_bias, handle up_bias, handle down_bias) {
   const char* call = "experts";
   require(gate.rows == up.rows && gate.cols == up.cols && down.cols == gate.rows && down.rows == gate.cols,
           call, "gate, up and down do not fit together");
@@ -294,7 +318,11 @@ Checked experts(const Engine& e, handle x_, handle ids_, handle base_, const PyE
                             expert_matrix(e.ops(), gate),
                             expert_matrix(e.ops(), up),
                             expert_matrix(e.ops(), down),
-                            y.data<float>()};
+                            y.data<float>(),
+                            activation_of(call, activation),
+                            optional(call, "gate_bias", gate_bias, {base.size(0), gate.rows}),
+                            optional(call, "up_bias", up_bias, {base.size(0), up.rows}),
+                            optional(call, "down_bias", down_bias, {base.size(0), down.rows})};
   return {[args](Engine& e, int64_t) { e.experts(args); }, NO_LIMIT, [args] {
             check_ids("experts", args.ids, args.n * args.used, args.count);
             return std::all_of(args.ids, args.ids + args.n * args.used,
@@ -325,11 +353,11 @@ Checked add_row(const Engine&, handle a_, handle b_) {
       Engine& e, int64_t) { e.add_row(a, b, n, cols); }};
 }
 
-Checked swiglu(const Engine&, handle gate_, handle up_) {
-  const Array gate("swiglu", "gate", gate_, Kind::f32, {ANY, ANY}, true);
-  const Array up("swiglu", "up", up_, Kind::f32, {gate.size(0), gate.size(1)});
-  return {[gate = gate.data<float>(), up = up.data<float>(), size = gate.size(0) * gate.size(1)](
-      Engine& e, int64_t) { e.swiglu(gate, up, size); }};
+Checked glu(const Engine&, handle gate_, handle up_, int activation) {
+  const Array gate("glu", "gate", gate_, Kind::f32, {ANY, ANY}, true);
+  const Array up("glu", "up", up_, Kind::f32, {gate.size(0), gate.size(1)});
+  return {[gate = gate.data<float>(), up = up.data<float>(), size = gate.size(0) * gate.size(1),
+           kind = activation_of("glu", activation)](Engine& e, int64_t) { e.glu(gate, up, size, kind); }};
 }
 
 template <Gate KIND>
@@ -452,7 +480,7 @@ NB_MODULE(_cpu, m) {
   define<&combine>(engine, program, "combine");
   define<&add>(engine, program, "add");
   define<&add_row>(engine, program, "add_row");
-  define<&swiglu>(engine, program, "swiglu");
+  define<&glu>(engine, program, "glu");
   define<&gate<GATE_SIGMOID>>(engine, program, "sigmoid_gate");
   define<&gate<GATE_SOFTPLUS>>(engine, program, "softplus_gate");
   define<&delta_gates>(engine, program, "delta_gates");

@@ -119,8 +119,21 @@ constexpr int64_t DELTA_TOKENS = 128;  // whose unit vectors wait in the scratch
 
 enum Gate { GATE_SIGMOID, GATE_SOFTPLUS, GATES };
 
+// What a router does beside choosing so many experts (contract, point 8). Arrays of a value per expert, or null.
+struct Routing {
+  bool sigmoid = false, normalise = true;
+  float scale = 1.0f;
+  int64_t groups = 1, groups_used = 1;
+  const float* bias = nullptr;
+  const float* selection_bias = nullptr;
+  const float* expert_scale = nullptr;
+};
+
+enum Activation { ACT_SILU, ACT_GELU, ACT_CLAMPED, ACTIVATIONS };
+
 constexpr int64_t SCRATCH_BYTES = 1 << 20;
 constexpr int64_t MAX_COLS = 1 << 18;  // bounds every use of the scratch
+constexpr int64_t MAX_EXPERTS = MAX_COLS / 4;
 constexpr int MAX_HEAD_DIM = 512;
 constexpr int ATTENTION_ROWS = 8;    // queries that share a pass over the keys
 constexpr int ATTENTION_HEADS = 16;  // heads of one job
@@ -142,9 +155,9 @@ struct OpTable {
                          float* out);
   void (*conv_step)(const ConvJob&);
   void (*delta_net)(const DeltaJob&);
-  void (*route)(const float* logits, int64_t count, int64_t used, int32_t* ids, float* weights,
+  void (*route)(const float* logits, int64_t count, int64_t used, const Routing& r, int32_t* ids, float* weights,
                 float* scratch);
-  void (*swiglu)(float* gate, const float* up, int64_t n);  // gate = SiLU(gate) * up
+  void (*glu[ACTIVATIONS])(float* gate, const float* up, int64_t n);  // gate = activation(gate, up)
   // x[i] *= activation of gate[i], or of gate[0] for all.
   void (*gates[GATES])(float* x, const float* gate, bool one, int64_t n);
   void (*delta_gates)(float* decay, float* beta, const float* rate, const float* bias, int64_t heads);

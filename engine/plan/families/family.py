@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Literal
+
+from engine.plan.spec import Activation
 
 KeyValue = bool | int | float | str
 QKNorm = Literal["none", "head", "row", "optional"]
@@ -22,16 +25,13 @@ PLAIN_ATTENTION: Mapping[str, tuple[KeyValue, ...]] = {
 }
 """`fixed` of a family whose tokens see all tokens before them."""
 
-SOFTMAX_ROUTER: Mapping[str, tuple[KeyValue, ...]] = {
-    "expert_gating_func": (0, 1),  # unset, softmax
-    "expert_group_count": (0, 1),
-    "expert_group_used_count": (0, 1),
-    "expert_weights_norm": (True,),
-    # llama.cpp reads a missing key as 0 and takes 0 as "do not scale".
-    "expert_weights_scale": (0.0, 1.0),
-    "leading_dense_block_count": (0,),
-}
-"""`fixed` of a family with experts in every layer, weights by softmax and renormalised."""
+
+class Gating(IntEnum):
+    """What a router makes of its logits: the values of `expert_gating_func`."""
+
+    SOFTMAX = 1
+    SIGMOID = 2
+    SOFTMAX_OF_CHOSEN = 3  # by which the weights add up to 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +43,17 @@ class Family:
     """
 
     architecture: str
-    experts: bool = True  # routed experts in every layer; else one feed-forward
-    shared_expert: bool = False  # beside them one that every token uses, weighed by a gate
+    experts: bool = True  # routed experts; else one feed-forward in every layer
+    dense_too: bool = False  # files without an expert count have no experts
+    wide_experts: bool = False  # without a width of their own they have that of a dense layer
+    # Beside them one that every token uses: plain, or gated, weighed by a number of its own.
+    shared_expert: Literal["none", "plain", "gated"] = "none"
+    activation: Activation = "silu"
+    # Of the router, where the file does not say.
+    gating: Gating = Gating.SOFTMAX
+    normalise: bool = True
+    selection_bias: bool = False  # the tensor exp_probs_b may be there
+    expert_biases: bool = False  # the router and all matrices of the experts have a bias
     feed_forward_norm: str = "ffn_norm"  # name of the tensor
     # Attention. A gate is either in attn_q, for each head its query rows and then its gate rows,
     # or, with softplus, a tensor of its own.

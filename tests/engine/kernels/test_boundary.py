@@ -108,6 +108,19 @@ def test_experts_that_do_not_fit_together(k: Kernels) -> None:
         )  # fmt: skip
 
 
+def test_biases_and_activations_that_do_not_exist(k: Kernels) -> None:
+    m, ids, base = (
+        ExpertMatrix(0, Q8_0.id, 64, 64),
+        np.zeros((1, 1), np.int32),
+        np.zeros(3, np.uint64),
+    )
+    call = (zeros(1, 64), ids, base, m, m, m, zeros(1, 1, 64))
+    with pytest.raises(KernelError, match=r"up_bias must have shape \(3, 64\), has \(3, 32\)"):
+        k.experts(*call, biases=(None, zeros(3, 32), None))
+    with pytest.raises(KernelError, match="'relu' is unknown"):
+        k.experts(*call, activation="relu")
+
+
 def test_experts_that_are_all_absent(k: Kernels) -> None:
     m, y = ExpertMatrix(0, Q8_0.id, 64, 64), zeros(1, 1, 64) + 5
     k.experts(zeros(1, 64), np.zeros((1, 1), np.int32), np.zeros(1, np.uint64), m, m, m, y)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from engine.kernels import reference
-from engine.kernels.table import available_isas
+from engine.kernels.table import ACTIVATIONS, available_isas
 from tests.engine.kernels.blocks import assert_same_bits
 from tests.engine.kernels.conftest import kernels
 
@@ -38,18 +38,30 @@ def test_reference_softplus_and_sigmoid_are_near_the_truth() -> None:
 
 
 @settings(max_examples=40, deadline=None)
-@given(n=st.integers(1, 5), cols=st.integers(1, 300), seed=seeds)
-def test_swiglu(n: int, cols: int, seed: int) -> None:
+@given(
+    n=st.integers(1, 5),
+    cols=st.integers(1, 300),
+    seed=seeds,
+    activation=st.sampled_from(ACTIVATIONS),
+)
+def test_glu(n: int, cols: int, seed: int, activation: str) -> None:
     rng = np.random.default_rng(seed)
     gate, up = normal(rng, n, cols), normal(rng, n, cols)
-    want = reference.swiglu(gate, up)
-    truth = torch.nn.functional.silu(torch.from_numpy(gate)) * torch.from_numpy(up)
-    with np.errstate(all="ignore"):
-        sound = np.isfinite(want) & (np.abs(gate) < 80)
-        np.testing.assert_allclose(want[sound], truth.numpy()[sound], rtol=1e-5, atol=1e-30)
+    want = reference.glu(gate, up, activation)
+    g, u = (torch.from_numpy(x.astype(np.float64)) for x in (gate, up))
+    if activation == "silu":
+        truth = torch.nn.functional.silu(g) * u
+    elif activation == "gelu":
+        truth = torch.nn.functional.gelu(g, approximate="tanh") * u
+    else:  # as in the model definition of gpt-oss
+        g, u = g.clamp(max=7.0), u.clamp(min=-7.0, max=7.0)
+        truth = g * torch.sigmoid(1.702 * g) * (u + 1)
+    # Where the exponential ends the product is as good as 0.
+    sound = np.isfinite(want) & (np.abs(gate) < 40) & (np.abs(up) < 1e6)
+    np.testing.assert_allclose(want[sound], truth.numpy()[sound], rtol=2e-5, atol=1e-6)
     for isa in available_isas():
         out = gate.copy()
-        kernels(isa, 2).swiglu(out, up)
+        kernels(isa, 2).glu(out, up, activation)
         assert_same_bits(out, want)
 
 

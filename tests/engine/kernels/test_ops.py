@@ -11,9 +11,20 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from engine.gguf.dequant import dequantise
-from engine.gguf.formats import BF16, F16, FORMATS, Q4_0, Q4_K, Q5_K, Q6_K, Q8_0, Format
+from engine.gguf.formats import (
+    BF16,
+    F16,
+    FORMATS,
+    MXFP4,
+    Q4_0,
+    Q4_K,
+    Q5_K,
+    Q6_K,
+    Q8_0,
+    Format,
+)
 from engine.kernels import reference
-from engine.kernels.table import ExpertMatrix, available_isas
+from engine.kernels.table import ACTIVATIONS, ExpertMatrix, available_isas
 from tests.engine.kernels.blocks import (
     WEIGHT_KINDS,
     as_matrix,
@@ -205,6 +216,29 @@ def test_experts(formats: tuple[Format, Format, Format], n: int, used: int, seed
             y = np.full((n, used, embd), 7.0, np.float32)
             kernels(isa, threads).experts(x, ids, base, gate, up, down, y)
             assert_same_bits(y, want)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@settings(max_examples=10, deadline=None)
+@given(biased=st.booleans(), seed=seeds)
+def test_experts_of_other_kinds(activation: str, biased: bool, seed: int) -> None:
+    """Biases, and what comes behind gate and up; widths that are no multiple of anything."""
+    rng = np.random.default_rng(seed)
+    formats, count, embd, ff, n = (MXFP4, Q8_0, Q8_0), 4, 96, 160, int(rng.integers(1, 7))
+    parts, arena, (gate, up, down) = make_experts(rng, formats, count, embd, ff)
+    x = normal(rng, n, embd)
+    ids = np.stack([rng.permutation(count)[:2] for _ in range(n)]).astype(np.int32)
+    base = np.array([arena[e].ctypes.data for e in range(count)], np.uint64)
+    base[1] = 0
+    slots = {e: p for e, p in parts.items() if e != 1}
+    vectors = tuple(normal(rng, count, rows) for rows in (ff, ff, embd))
+    biases = vectors if biased else (None, None, None)
+    want = np.full((n, 2, embd), 7.0, np.float32)
+    reference.experts(x, ids, slots, formats, want, activation, biases)
+    for isa in available_isas():
+        y = np.full((n, 2, embd), 7.0, np.float32)
+        kernels(isa, 2).experts(x, ids, base, gate, up, down, y, activation, biases)
+        assert_same_bits(y, want)
 
 
 def test_experts_are_near_the_truth(isa: str) -> None:

@@ -11,9 +11,11 @@ from engine.gguf.formats import F32, Q8_0, Format
 from engine.plan.spec import (
     AttentionSpec,
     ExpertsSpec,
+    ExpertStack,
     LayerSpec,
     ModelPlan,
     RopeSpec,
+    RouterSpec,
     TensorRef,
 )
 
@@ -31,6 +33,9 @@ class PlanFile:
         ref = TensorRef(name, format, shape, str(self.path), self.end, nbytes)
         self.end += nbytes
         return ref
+
+    def stack(self, name: str, format: Format, rows: int, cols: int) -> ExpertStack:
+        return ExpertStack((self.add(name, format, EXPERTS, rows, cols),), EXPERTS, rows)
 
 
 @pytest.fixture
@@ -53,10 +58,10 @@ def plan(tmp_path: Path) -> ModelPlan:
         )  # fmt: skip
         experts = ExpertsSpec(
             EXPERTS, USED, FF,
-            router=file.add(f"{i}.router", F32, EXPERTS, EMBD),
-            gate=file.add(f"{i}.gate", Q8_0, EXPERTS, FF, EMBD),
-            up=file.add(f"{i}.up", Q8_0, EXPERTS, FF, EMBD),
-            down=file.add(f"{i}.down", down, EXPERTS, EMBD, FF),
+            router=RouterSpec(file.add(f"{i}.router", F32, EXPERTS, EMBD)),
+            gate=file.stack(f"{i}.gate", Q8_0, FF, EMBD),
+            up=file.stack(f"{i}.up", Q8_0, FF, EMBD),
+            down=file.stack(f"{i}.down", down, EMBD, FF),
         )  # fmt: skip
         layers.append(LayerSpec(norm, attention, norm, experts))
     embedding = file.add("embedding", Q8_0, 50, EMBD)

@@ -28,6 +28,8 @@
 #include "rows_tile.h"
 #include "rows_misc.h"
 #include "gates.h"
+#include "glu.h"
+#include "route.h"
 #include "attention.h"
 #include "attention_q8.h"
 #include "delta_net.h"
@@ -71,7 +73,7 @@ constexpr OpTable make_table(const char* name) {
           conv_step,
           delta_net,
           route,
-          swiglu,
+          {glu<Silu>, glu<Gelu>, glu<Clamped>},
           {apply_gate<GATE_SIGMOID>, apply_gate<GATE_SOFTPLUS>},
           delta_gates,
           combine,
