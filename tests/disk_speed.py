@@ -40,17 +40,15 @@ class RandomExperts:
     def draw(self, slot: Slot) -> list[Read]:
         x, layout = self._random.choice(self._layers)
         expert, reads = self._random.randrange(x.count), []
-        for ref, at in ((x.gate, layout.gate), (x.up, layout.up), (x.down, layout.down)):
-            nbytes = ref.nbytes // x.count
-            view = slot.view(at + layout.start(expert) + self._off, nbytes)
-            reads.append(Read(ref.path, ref.offset + expert * nbytes, view))
+        for stack, at in zip(x.stacks, layout.offsets, strict=True):
+            view = slot.view(at + layout.start(expert) + self._off, stack.nbytes)
+            reads.append(Read(*stack.place(expert), view))
         return reads
 
 
 def mean_request(plan: ModelPlan) -> int:
     """Bytes of a request of the engine, on average."""
-    stacks = [ref for x in plan.expert_layers.values() for ref in (x.gate, x.up, x.down)]
-    sizes = [ref.nbytes // ref.shape[0] for ref in stacks]
+    sizes = [stack.nbytes for x in plan.expert_layers.values() for stack in x.stacks]
     return sum(sizes) // sum(-(-n // REQUEST_BYTES) for n in sizes)
 
 

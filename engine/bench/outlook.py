@@ -11,7 +11,7 @@ import time
 import numpy as np
 
 from engine.kernels.table import Kernels, Matrix
-from engine.plan.spec import ModelPlan
+from engine.plan.spec import ExpertStack, ModelPlan
 from engine.plan.tensors import TensorRef
 from engine.settings import EngineSettings
 from engine.tiers.arena import make_slots
@@ -79,11 +79,11 @@ def fits_beside(memory: MemoryPlan, reading: MemoryReading) -> bool:
     return memory.arena_full - memory.arena <= reading.available - memory.budget
 
 
-def _size(ref: TensorRef) -> int:
-    return ref.nbytes
+def _size(stack: ExpertStack) -> int:
+    return stack.nbytes
 
 
-def weight_rate(ref: TensorRef, kernels: Kernels) -> float:
+def weight_rate(ref: TensorRef | ExpertStack, kernels: Kernels) -> float:
     """Bytes per second at which the kernels multiply one token with weights that come from main
     memory, in the format and with the columns of `ref`."""
     row = ref.format.row_bytes(ref.cols)

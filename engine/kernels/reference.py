@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from engine.gguf import dequant
 from engine.gguf.formats import Format
+from engine.kernels.router import SOFTMAX, Router
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int32]
@@ -37,6 +38,8 @@ _LOG1P_POLY = [
     _F(float.fromhex(c))
     for c in ("0x1.2055eep-3", "0x1.1e5cfcp-3", "0x1.99da14p-3", "0x1.5554e2p-2", "0x1p+0")
 ]
+# 2 sqrt(2 / pi), and 0.044715 of it.
+_GELU = _F(float.fromhex("0x1.988454p+0")), _F(float.fromhex("0x1.2444f2p-4"))
 
 
 def _tree(lanes: Floats) -> Floats:
@@ -148,38 +151,79 @@ def head_norm_rope(
     sin: Floats,
     start: int,
 ) -> Floats:
+    h = rms_norm(x.reshape(-1, heads, head_dim), weight, eps)
+    return rope(h.reshape(x.shape), heads, head_dim, cos, sin, start)
+
+
+def rope(
+    x: Floats,
+    heads: int,
+    head_dim: int,
+    cos: Floats,
+    sin: Floats,
+    start: int,
+    first: int = 0,
+    adjacent: bool = False,
+) -> Floats:
     n, pairs = x.shape[0], cos.shape[1]
-    h = rms_norm(x.reshape(n, heads, head_dim), weight, eps)
+    out = x.copy()
+    h = out.reshape(n, heads, head_dim)[..., first : first + 2 * pairs]
+    a, b = (h[..., ::2], h[..., 1::2]) if adjacent else (h[..., :pairs], h[..., pairs:])
     c, s = cos[start : start + n, None], sin[start : start + n, None]
-    a, b = h[..., :pairs].copy(), h[..., pairs : 2 * pairs].copy()
-    h[..., :pairs] = a * c - b * s
-    h[..., pairs : 2 * pairs] = b * c + a * s
-    return h.reshape(x.shape)
+    a[:], b[:] = a * c - b * s, b * c + a * s
+    return out
 
 
-def route(logits: Floats, used: int) -> tuple[Ints, Floats]:
-    n, count = logits.shape
-    ids = np.empty((n, used), np.int32)
-    weights = np.empty((n, used), _F)
+def route(logits: Floats, used: int, router: Router = SOFTMAX) -> tuple[Ints, Floats]:
+    ids = np.empty((len(logits), used), np.int32)
+    weights = np.empty((len(logits), used), _F)
     with np.errstate(all="ignore"):
         for i, row in enumerate(logits):
-            e = exp(row - np.fmax(np.fmax.reduce(row), _F(-np.inf)))
-            p = e / sum_in_lanes(e, 32)
-            left = list(range(count))
-            for s in range(used):
-                best = left[0]
-                for j in left[1:]:
-                    if p[j] > p[best]:
-                        best = j
-                left.remove(best)
-                ids[i, s], weights[i, s] = best, p[best]
-            total = weights[i, 0]
-            for s in range(1, used):
-                total = total + weights[i, s]
-            if total < _F(2.0**-14):
-                total = _F(2.0**-14)
-            weights[i] /= total
+            z = row if router.bias is None else row + router.bias
+            if router.sigmoid:
+                p = sigmoid(z)
+            else:
+                e = exp(z - np.fmax(np.fmax.reduce(z), _F(-np.inf)))
+                p = e / sum_in_lanes(e, 32)
+            score = p if router.selection_bias is None else p + router.selection_bias
+            if router.groups > 1:
+                score = _in_best_groups(score, router)
+            ids[i] = _greatest(score, used)
+            w = p[ids[i]]
+            if router.normalise:
+                total = w[0]
+                for s in range(1, used):
+                    total = total + w[s]
+                if total < _F(2.0**-14):
+                    total = _F(2.0**-14)
+                w = w / total
+            w = w * _F(router.scale)
+            weights[i] = w if router.expert_scale is None else w * router.expert_scale[ids[i]]
     return ids, weights
+
+
+def _greatest(values: Floats, k: int) -> list[int]:
+    left, found = list(range(len(values))), []
+    for _ in range(k):
+        best = left[0]
+        for j in left[1:]:
+            if values[j] > values[best]:
+                best = j
+        left.remove(best)
+        found.append(best)
+    return found
+
+
+def _in_best_groups(score: Floats, router: Router) -> Floats:
+    groups = score.reshape(router.groups, -1)
+    worth = np.empty(router.groups, _F)
+    for g, group in enumerate(groups):
+        best = group[_greatest(group, min(2, len(group)))]
+        worth[g] = best[0] + best[1] if len(best) > 1 else best[0]
+    out = np.full_like(groups, -np.inf)
+    for g in _greatest(worth, router.groups_used):
+        out[g] = groups[g]
+    return out.ravel()
 
 
 def experts(
@@ -188,16 +232,22 @@ def experts(
     slots: dict[int, tuple[Bytes, Bytes, Bytes]],
     formats: tuple[Format, Format, Format],
     y: Floats,
+    activation: str = "silu",
+    biases: tuple[Floats | None, Floats | None, Floats | None] = (None, None, None),
 ) -> None:
     """slots: expert id to its gate, up and down bytes `[rows, row bytes]`; others are skipped."""
-    gate, up, down = formats
+
+    def product(part: int, e: int, rows: Floats) -> Floats:
+        out, bias = matmul(formats[part], slots[e][part], rows), biases[part]
+        return out if bias is None else out + bias[e]
+
     with np.errstate(all="ignore"):
         for i in range(x.shape[0]):
             for s, e in enumerate(ids[i]):
                 if int(e) in slots:
-                    g, u, d = slots[int(e)]
-                    h = silu(matmul(gate, g, x[i : i + 1])) * matmul(up, u, x[i : i + 1])
-                    y[i, s] = matmul(down, d, h)[0]
+                    row = x[i : i + 1]
+                    h = glu(product(0, int(e), row), product(1, int(e), row), activation)
+                    y[i, s] = product(2, int(e), h)[0]
 
 
 def combine(y: Floats, weights: Floats, out: Floats) -> None:
@@ -226,14 +276,27 @@ def keyed_values(key: Floats, query: Floats, value: Floats) -> Floats:
         return (value[:, None] * gate[..., None]).reshape(key.shape)
 
 
-def swiglu(gate: Floats, up: Floats) -> Floats:
+def glu(gate: Floats, up: Floats, activation: str = "silu") -> Floats:
     with np.errstate(all="ignore"):
-        return silu(gate) * up
+        if activation == "silu":
+            return silu(gate) * up
+        if activation == "gelu":
+            inner = gate * (_GELU[0] + _GELU[1] * (gate * gate))
+            return gate / (_F(1) + exp(-inner)) * up
+        g = np.where(gate > _F(7), _F(7), gate)
+        u = np.where(up > _F(7), _F(7), np.where(up < _F(-7), _F(-7), up))
+        out: Floats = g / (_F(1) + exp(-(g * _F(1.702)))) * (u + _F(1))
+        return out
 
 
 def sigmoid_gate(x: Floats, gate: Floats) -> Floats:
     with np.errstate(all="ignore"):
-        return x * sigmoid(gate)
+        return x * np.repeat(sigmoid(gate), x.shape[1] // gate.shape[1], axis=1)
+
+
+def softplus_gate(x: Floats, gate: Floats) -> Floats:
+    with np.errstate(all="ignore"):
+        return x * np.repeat(softplus(gate), x.shape[1] // gate.shape[1], axis=1)
 
 
 def delta_gates(decay: Floats, beta: Floats, rate: Floats, bias: Floats) -> tuple[Floats, Floats]:

@@ -139,6 +139,8 @@ def attention(
     kv_heads: int,
     head_dim: int,
     scale: float,
+    window: int = 0,
+    sinks: Floats | None = None,
 ) -> Floats:
     n = q.shape[0]
     heads = q.shape[1] // head_dim
@@ -148,12 +150,19 @@ def attention(
     out = np.empty_like(q)
     with np.errstate(all="ignore"):
         for i in range(n):
-            seen = start + i + 1
-            state = _attend_span(q[i], cache, owner, 0, seen, _F(scale))
-            for span in range(KEY_SPAN, seen, KEY_SPAN):
+            end = start + i + 1
+            seen = range(max(0, end - window) if window else 0, end)
+            first = seen.start // KEY_SPAN * KEY_SPAN
+            state = _attend_span(q[i], cache, owner, first, seen, _F(scale))
+            for span in range(first + KEY_SPAN, end, KEY_SPAN):
                 new = _attend_span(q[i], cache, owner, span, seen, _F(scale))
                 state = _join_states(state, new)
-            out[i] = state[2] / state[1][:, None]
+            m, l, o = state
+            if sinks is not None:
+                top = np.fmax(m, sinks)
+                a = exp(m - top)
+                l, o = l * a + exp(sinks - top), o * a[:, None]
+            out[i] = o / l[:, None]
     return out.reshape(n, heads * head_dim)
 
 
@@ -161,26 +170,28 @@ def _attend_span(
     q: Floats,
     cache: _HalfCache | _Q8Cache,
     owner: NDArray[np.int64],
-    first: int,
-    seen: int,
+    span: int,
+    seen: range,
     scale: np.float32,
 ) -> _State:
-    """q [heads, head_dim] over the positions of the span at `first` that lie before `seen`."""
+    """q [heads, head_dim] over the positions in `seen` of the span that begins at `span`."""
     heads, head_dim = q.shape
     m = np.full(heads, -np.inf, _F)
     l = np.zeros(heads, _F)
     o = np.zeros((heads, head_dim), _F)
-    for position in range(first, min(first + KEY_SPAN, seen), KEY_CHUNK):
-        chunk, visible = position // KEY_CHUNK, min(KEY_CHUNK, seen - position)
-        score = cache.scores(q, chunk, owner)[:, :visible] * scale
+    start = max(span, seen.start // KEY_CHUNK * KEY_CHUNK)
+    for position in range(start, min(span + KEY_SPAN, seen.stop), KEY_CHUNK):
+        chunk = position // KEY_CHUNK
+        visible = slice(max(seen.start - position, 0), min(seen.stop - position, KEY_CHUNK))
+        score = cache.scores(q, chunk, owner)[:, visible] * scale
         top = np.fmax(m, np.fmax.reduce(score, axis=-1))
         c = exp(m - top)
         p = np.zeros((heads, KEY_CHUNK), _F)
-        p[:, :visible] = exp(score - top[:, None])
+        p[:, visible] = exp(score - top[:, None])
         l = l * c + sum_in_lanes(p, 32)
         o = o * c[:, None]
         w, value = cache.terms(p, chunk, owner)
-        for j in range(visible):
+        for j in range(visible.start, visible.stop):
             o += w[:, j] * value[:, j]
         m = top
     return m, l, o

@@ -34,6 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.errors import KernelError
+from engine.kernels.router import SOFTMAX, Router
 
 try:
     from engine.kernels.cpu import _cpu
@@ -45,6 +46,11 @@ else:
 if TYPE_CHECKING:
     Floats = NDArray[np.float32]
     Cache = NDArray[Any]
+
+
+# SiLU(gate) * up, GELU(gate) * up, and the clamped one of gpt-oss (contract, point 9).
+ACTIVATIONS = ("silu", "gelu", "clamped")
+NO_SINKS: Floats = np.empty(0, np.float32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +144,25 @@ class Operations:
         """
         self._calls.head_norm_rope(x, heads, head_dim, weight, eps, cos, sin, start)
 
+    def rope(
+        self,
+        x: Floats,
+        heads: int,
+        head_dim: int,
+        cos: Floats,
+        sin: Floats,
+        start: int,
+        *,
+        first: int = 0,
+        adjacent: bool = False,
+    ) -> None:
+        """Rotation of each head of x[n, heads * head_dim] from its value `first` on, in place.
+
+        cos and sin are `[ctx, pairs]`; pair i is the values i and i + pairs, or 2i and 2i + 1 if
+        `adjacent`. Row i has position start + i.
+        """
+        self._calls.rope(x, heads, head_dim, first, adjacent, cos, sin, start)
+
     def store_kv(
         self, k: Floats, v: Floats, k_cache: Cache, v_cache: Cache, start: int, head_dim: int
     ) -> None:
@@ -154,9 +179,15 @@ class Operations:
         head_dim: int,
         scale: float,
         out: Floats,
+        window: int = 0,
+        sinks: Floats = NO_SINKS,
     ) -> None:
-        """Causal attention: query row i, at position start + i, sees positions 0..start + i."""
-        self._calls.attention(q, k_cache, v_cache, start, kv_heads, head_dim, scale, out)
+        """Causal attention: query row i, at position start + i, sees positions 0..start + i, with a
+        window only the last `window` of them. sinks[heads] are the scores of keys without values
+        that every query sees too."""
+        self._calls.attention(
+            q, k_cache, v_cache, start, kv_heads, head_dim, scale, out, window, sinks
+        )
 
     def store_rows(self, x: Floats, rows: Cache, start: int) -> None:
         """Put x[n, cols] into rows[ctx, cols], float16; row i at position start + i."""
@@ -231,9 +262,21 @@ class Operations:
         """
         self._calls.delta_net(qkv, g, beta, state, k_heads, tiled, eps, scale, out)
 
-    def route(self, logits: Floats, used: int, ids: NDArray[np.int32], weights: Floats) -> None:
-        """The `used` likeliest experts of each row, best first, and their renormalised weights."""
-        self._calls.route(logits, used, ids, weights)
+    def route(
+        self,
+        logits: Floats,
+        used: int,
+        ids: NDArray[np.int32],
+        weights: Floats,
+        router: Router = SOFTMAX,
+    ) -> None:
+        """ids[n, used] = the `used` experts that `router` finds best for each row of logits[n,
+        experts], the best first, and their weights[n, used]."""
+        r = router
+        self._calls.route(
+            logits, used, ids, weights, r.sigmoid, r.normalise, r.scale, r.groups, r.groups_used,
+            *map(_or_empty, (r.bias, r.selection_bias, r.expert_scale)),
+        )  # fmt: skip
 
     def experts(
         self,
@@ -244,13 +287,19 @@ class Operations:
         up: ExpertMatrix,
         down: ExpertMatrix,
         y: Floats,
+        activation: str = "silu",
+        biases: Sequence[Floats | None] = (None, None, None),
     ) -> None:
         """y[n, used, embd] = the output of expert ids[n, used] for x[n, embd].
 
         base[e] is the address of expert e's slot; pairs whose expert has base 0 stay as they are.
+        `biases` [experts, rows] are added to what gate, up and down give; `activation` as in `glu`.
         """
         of = self._expert_matrix
-        self._calls.experts(x, ids, base, of(gate), of(up), of(down), y)
+        self._calls.experts(
+            x, ids, base, of(gate), of(up), of(down), y, _activation(activation),
+            *map(_or_empty, biases),
+        )  # fmt: skip
 
     def combine(self, y: Floats, weights: Floats, out: Floats) -> None:
         """out[n, embd] += (w0 * y0 + w1 * y1 + ...), the sum in router order, then one addition."""
@@ -279,14 +328,22 @@ class Operations:
         """
         self._calls.keyed_values(key, query, value, out)
 
-    def swiglu(self, gate: Floats, up: Floats) -> None:
-        """gate = SiLU(gate) * up, value by value."""
-        self._calls.swiglu(gate, up)
+    def add_row(self, a: Floats, b: Floats) -> None:
+        """a[n, cols] += b[cols], row by row."""
+        self._calls.add_row(a, b)
+
+    def glu(self, gate: Floats, up: Floats, activation: str = "silu") -> None:
+        """gate = activation(gate, up), value by value: one of ACTIVATIONS."""
+        self._calls.glu(gate, up, _activation(activation))
 
     def sigmoid_gate(self, x: Floats, gate: Floats) -> None:
-        """x[n, cols] *= sigmoid(gate), gate[n, cols], or [n, 1] for all columns of a row; gate may
-        be x."""
+        """x[n, cols] *= sigmoid(gate[n, gates]), a gate for each cols / gates columns in a row;
+        gate may be x."""
         self._calls.sigmoid_gate(x, gate)
+
+    def softplus_gate(self, x: Floats, gate: Floats) -> None:
+        """As `sigmoid_gate`, with softplus."""
+        self._calls.softplus_gate(x, gate)
 
     def delta_gates(self, decay: Floats, beta: Floats, rate: Floats, bias: Floats) -> None:
         """decay[n, heads] = rate[heads] * softplus(decay + bias[heads]): the g of `delta_net`;
@@ -354,6 +411,23 @@ class Program(Operations):
         operation, which was left alone, or len(self) at the end.
         """
         return self._program.run(position, first)
+
+
+_EMPTY = np.zeros(0, np.float32)
+
+
+def _or_empty(values: Floats | None) -> Floats:
+    """As the kernels take an array that need not be there."""
+    return _EMPTY if values is None else values
+
+
+def _activation(name: str) -> int:
+    """Its number in the kernels."""
+    if name not in ACTIVATIONS:
+        raise KernelError(
+            f"The activation {name!r} is unknown", f"Use one of {', '.join(ACTIVATIONS)}"
+        )
+    return ACTIVATIONS.index(name)
 
 
 def _require_build() -> None:

@@ -54,5 +54,5 @@ class DeltaNet:
             ops.sigmoid_gate(read, gate)
             ops.matmul(self._output, read, out)
         else:
-            ops.swiglu(gate, read)
+            ops.glu(gate, read)
             ops.matmul(self._output, gate, out)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.kernels.router import Router
 from engine.kernels.table import ExpertMatrix, Operations
 from engine.model.scratch import F32, Scratch
 from engine.model.weights import DenseWeights
-from engine.plan.spec import ExpertsSpec
+from engine.plan.spec import ExpertsSpec, ExpertStack, RouterSpec
 from engine.plan.tensors import TensorRef
 from engine.tiers.budget import slot_layout
 
@@ -19,24 +20,27 @@ class Experts:
 
     def __init__(self, spec: ExpertsSpec, weights: DenseWeights, scratch: Scratch) -> None:
         self.used = spec.used
+        self.router = _router(spec.router, weights)
         self._widths, self._scratch = spec.widths, scratch
         layout = slot_layout(spec)
         self._gate = _matrix(spec.gate, layout.gate)
         self._up = _matrix(spec.up, layout.up)
         self._down = _matrix(spec.down, layout.down)
-        self._inputs = [weights.matrix(spec.router)]  # all that reads the same rows
-        self._shared_down = None
+        self._activation = spec.activation
+        self._biases = [_vectors(ref, weights) for ref in spec.biases or (None, None, None)]
+        self._inputs = [weights.matrix(spec.router.matrix)]  # all that reads the same rows
+        self._shared = spec.shared
         if spec.shared:
             shared = spec.shared.expert
             refs = (shared.gate, shared.up, spec.shared.gate)
-            self._inputs += [weights.matrix(ref) for ref in refs]
+            self._inputs += [weights.matrix(ref) for ref in refs if ref]
             self._shared_down = weights.matrix(shared.down)
 
     def choose(self, ops: Operations, x: F32, ids: NDArray[np.int32]) -> None:
         """ids [n, used] of the experts that the rows x [n, embd] choose, best first."""
         scores, _, weights, *shared = self._scratch.cut(len(x), self._widths)
         ops.matmuls(self._inputs, x, (scores, *shared))
-        ops.route(scores, self.used, ids, weights)
+        ops.route(scores, self.used, ids, weights, self.router)
 
     def choice(self, tokens: int) -> tuple[F32, F32]:
         """The router's scores [tokens, experts], and the weights [tokens, used] that it gave."""
@@ -50,17 +54,18 @@ class Experts:
         layer will see."""
         scores, _, weights, *_ = scratch.cut(len(x), self._widths)
         ops.matmul(self._inputs[0], x, scores)
-        ops.route(scores, self.used, ids, weights)
+        ops.route(scores, self.used, ids, weights, self.router)
         return scores, weights
 
     def add_shared(self, ops: Operations, hidden: F32, branch: F32) -> None:
         """hidden += what the shared expert gives; `branch` is overwritten."""
-        if self._shared_down is None:
+        if self._shared is None:
             return
-        *_, gate, up, weight = self._scratch.cut(len(hidden), self._widths)
-        ops.swiglu(gate, up)
+        _, _, _, gate, up, *weight = self._scratch.cut(len(hidden), self._widths)
+        ops.glu(gate, up, self._shared.expert.activation)
         ops.matmul(self._shared_down, gate, branch)
-        ops.sigmoid_gate(branch, weight)
+        if weight:
+            ops.sigmoid_gate(branch, *weight)
         ops.add(hidden, branch)
 
     def run(
@@ -68,7 +73,10 @@ class Experts:
     ) -> None:
         """Outputs of those chosen experts that have an address."""
         outputs = self._outputs(len(x))
-        ops.experts(x, ids, addresses, self._gate, self._up, self._down, outputs)
+        ops.experts(
+            x, ids, addresses, self._gate, self._up, self._down, outputs, self._activation,
+            self._biases,
+        )  # fmt: skip
 
     def add(self, ops: Operations, hidden: F32) -> None:
         """hidden += the weighted sum of the outputs."""
@@ -79,5 +87,22 @@ class Experts:
         return self._scratch.cut(tokens, self._widths)[1].reshape(tokens, self.used, -1)
 
 
-def _matrix(ref: TensorRef, offset: int) -> ExpertMatrix:
-    return ExpertMatrix(offset, ref.format.id, ref.rows, ref.cols)
+def _matrix(stack: ExpertStack, offset: int) -> ExpertMatrix:
+    return ExpertMatrix(offset, stack.format.id, stack.rows, stack.cols)
+
+
+def _router(spec: RouterSpec, weights: DenseWeights) -> Router:
+    return Router(
+        spec.sigmoid,
+        spec.normalise,
+        spec.scale,
+        spec.groups,
+        spec.groups_used,
+        bias=_vectors(spec.bias, weights),
+        selection_bias=_vectors(spec.selection_bias, weights),
+        expert_scale=_vectors(spec.expert_scale, weights),
+    )
+
+
+def _vectors(ref: TensorRef | None, weights: DenseWeights) -> F32 | None:
+    return None if ref is None else weights.vector(ref).reshape(ref.shape)

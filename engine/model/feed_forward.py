@@ -1,4 +1,4 @@
-"""One SwiGLU for every token: the feed-forward of a dense layer."""
+"""One gated feed-forward for every token: that of a dense layer."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ class FeedForward:
         self._widths, self._scratch = spec.widths, scratch
         self._inner = [weights.matrix(ref) for ref in (spec.gate, spec.up)]
         self._down = weights.matrix(spec.down)
+        self._activation = spec.activation
 
     def run(self, ops: Operations, x: F32, out: F32) -> None:
         """out [n, embd] of x [n, embd]."""
         gate, up = self._scratch.cut(len(x), self._widths)
         ops.matmuls(self._inner, x, (gate, up))
-        ops.swiglu(gate, up)
+        ops.glu(gate, up, self._activation)
         ops.matmul(self._down, gate, out)

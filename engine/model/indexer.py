@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.kernels.table import Operations
-from engine.model.rope import RopeTable
+from engine.model.rope import Rope
 from engine.model.scratch import F32
 from engine.model.weights import DenseWeights
 from engine.plan.indexer import IndexerSpec
@@ -19,7 +19,7 @@ class Indexer:
         self,
         spec: IndexerSpec,
         weights: DenseWeights,
-        rope: RopeTable,
+        rope: Rope,
         norm_eps: float,
         context: int,
     ) -> None:
@@ -30,7 +30,8 @@ class Indexer:
     def choose(self, ops: Operations, q: F32, key: F32, start: int, out: F32) -> NDArray[np.int32]:
         """Positions [n, chosen] that queries at start, start + 1, ... see, in the memory of `out`;
         see `Operations.choose_blocks`. `q` [n, heads * dim] is overwritten, `key` [n, dim] kept."""
-        spec, (cos, sin), eps = self._spec, self._rope, self._eps
+        spec, eps = self._spec, self._eps
+        cos, sin = self._rope.cos, self._rope.sin
         chosen = out.view(np.int32)
         ops.head_norm_rope(q, spec.heads, spec.dim, self._q_norm, eps, cos, sin, start)
         ops.store_rows(key, self._raw, start)

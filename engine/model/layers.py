@@ -16,7 +16,7 @@ from engine.model.kv_cache import KVCache
 from engine.model.ngrams import Ngrams
 from engine.model.recurrent_state import RecurrentState
 from engine.model.residual import Residual, bind_residual
-from engine.model.rope import rope_table
+from engine.model.rope import Ropes
 from engine.model.rows import Rows
 from engine.model.scratch import Scratch
 from engine.model.weights import DenseWeights
@@ -84,13 +84,14 @@ def bind_layers(
     kv: str,
 ) -> list[Layer]:
     """For `context` positions and steps over at most `chunk` tokens; `kv` as the flag."""
-    rope, eps = rope_table(plan.rope, context), plan.norm_eps
+    ropes, eps = Ropes(context, weights.vector), plan.norm_eps
     states = iter(state.parts)
 
     def mixer(spec: AttentionSpec | DeltaNetSpec) -> Attention | DeltaNet:
         if isinstance(spec, DeltaNetSpec):
             return DeltaNet(spec, weights, scratch, eps, next(states), next(states))
         cache = KVCache(context, spec.kv_heads, spec.head_dim, kv)
+        rope = ropes.of(spec.rope) if spec.rope else None
         return Attention(spec, weights, scratch, rope, eps, cache, context)
 
     def feed_forward(spec: ExpertsSpec | FeedForwardSpec) -> Experts | FeedForward:

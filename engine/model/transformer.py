@@ -134,8 +134,10 @@ class Transformer:
         """Let the residency bias choose again for one token; how many choices it changed."""
         if self._leaning is None:
             return 0
+        experts = self._layers[index].feed_forward
+        assert isinstance(experts, Experts)
         addresses = self._store.addresses(index)
-        return self._leaning.choose(self.kernels, scores, addresses, ids, weights)
+        return self._leaning.choose(self.kernels, experts.router, scores, addresses, ids, weights)
 
     # ---- a prompt
 

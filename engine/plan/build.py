@@ -7,7 +7,7 @@ nothing that would change the maths is ignored.
 
 from __future__ import annotations
 
-from engine.errors import ModelPlanError, UnsupportedModelError
+from engine.errors import ModelPlanError
 from engine.gguf.reader import GGUFFile
 from engine.plan.families.table import family_of
 from engine.plan.feed_forwards import FeedForwards
@@ -15,10 +15,9 @@ from engine.plan.mixers import Mixers
 from engine.plan.ngrams import read_ngrams
 from engine.plan.residual import Residuals
 from engine.plan.source import PlanSource
-from engine.plan.spec import LayerSpec, ModelPlan, RopeSpec
+from engine.plan.spec import LayerSpec, ModelPlan
 from engine.plan.tensors import TensorRef
 
-ROPE_BASE = 10000.0  # llama.cpp's default of rope.freq_base
 MAX_LAYERS = 4096
 
 
@@ -34,7 +33,7 @@ def build_plan(file: GGUFFile) -> ModelPlan:
     embd = source.count("embedding_length")
     embedding, head = _read_vocabulary(source, embd)
     mixers = Mixers(source, family, embd, blocks)
-    feed_forwards = FeedForwards(source, family, embd)
+    feed_forwards = FeedForwards(source, family, embd, blocks)
     residuals = Residuals(source, family, embd)
     read = residuals.output()
     ngrams = read_ngrams(source, embd, read.streams, layers) if family.ngrams else {}
@@ -46,7 +45,6 @@ def build_plan(file: GGUFFile) -> ModelPlan:
         vocab=embedding.rows,
         embd=embd,
         norm_eps=source.number("attention.layer_norm_rms_epsilon"),
-        rope=_read_rope(source, mixers.head_dim),
         token_embedding=embedding,
         output_residual=read,
         output=head,
@@ -76,30 +74,6 @@ def _read_drafts(source: PlanSource, blocks: int) -> int:
     for block in range(blocks - drafts, blocks):
         source.leave_out_block(block)
     return drafts
-
-
-def _read_rope(source: PlanSource, head_dim: int) -> RopeSpec:
-    dims = source.count("rope.dimension_count", head_dim)
-    if dims % 2 or dims > head_dim:
-        raise source.bad_key("rope.dimension_count", f"an even number of at most {head_dim}")
-    kind = source.file.get_str(source.key("rope.scaling.type"), "none")
-    if kind not in ("none", "linear"):
-        raise UnsupportedModelError(
-            f"{source.file.file_name}: key {source.key('rope.scaling.type')!r} is {kind!r}, "
-            "Stoker implements none, and linear with factor 1"
-        )
-    # Older files spell the linear factor rope.scale_linear. Without scaling the factor is unused.
-    for key in ("rope.scaling.factor", "rope.scale_linear"):
-        factor = source.file.get_float(source.key(key), 1.0)
-        if factor not in (0.0, 1.0) and (kind == "linear" or key == "rope.scale_linear"):
-            raise UnsupportedModelError(
-                f"{source.file.file_name}: key {source.key(key)!r} is {factor}, "
-                "Stoker implements linear scaling with factor 1 only"
-            )
-    # They only say where other kinds of scaling start.
-    source.key("rope.scaling.original_context_length")
-    source.key("rope.scaling.finetuned")
-    return RopeSpec(dims, source.number("rope.freq_base", ROPE_BASE))
 
 
 def _read_vocabulary(source: PlanSource, embd: int) -> tuple[TensorRef, TensorRef]:

@@ -1,33 +1,48 @@
-"""The part of a layer that looks at one token alone, read from the file: experts or one SwiGLU."""
+"""The part of a layer that looks at one token alone, read from the file: experts or one for all."""
 
 from __future__ import annotations
 
-from engine.errors import UnsupportedModelError
-from engine.gguf.formats import BF16, F16, F32
+from engine.plan.experts import read_biases, read_stacks
 from engine.plan.families.family import Family
-from engine.plan.source import PlanSource
+from engine.plan.routers import Routers
+from engine.plan.source import ROUTER_FORMATS, PlanSource
 from engine.plan.spec import ExpertsSpec, FeedForwardSpec, SharedExpertSpec
 
 
 class FeedForwards:
     """`read` gives the feed-forward of a layer."""
 
-    def __init__(self, source: PlanSource, family: Family, embd: int) -> None:
+    def __init__(self, source: PlanSource, family: Family, embd: int, blocks: int) -> None:
         self._source, self._family, self._embd = source, family, embd
-        if not family.experts:
-            self._ff = source.count("feed_forward_length")
-            return
-        self._count = source.count("expert_count")
-        self._used = source.count("expert_used_count")
-        if self._used > self._count:
-            raise source.bad_key("expert_used_count", f"at most the expert count, {self._count}")
-        self._ff = _read_expert_ff(source, self._used)
-        if family.shared_expert:
-            self._shared_ff = source.count("expert_shared_feed_forward_length")
+        self._dense = blocks  # so many layers at the start have no experts
+        if family.experts and (source.has("expert_count") or not family.dense_too):
+            self._routers = Routers(source, family, embd)
+            self._dense = source.amount("leading_dense_block_count")
+            self._expert_ff = self._read_expert_ff()
+            self._shared_ff = self._read_shared_ff()
+        if self._dense:
+            self._ff = source.counts("feed_forward_length", blocks)
 
     def read(self, layer: int) -> ExpertsSpec | FeedForwardSpec:
         block = f"blk.{layer}."
-        return self._experts(block) if self._family.experts else self._one(block, "", self._ff)
+        if layer < self._dense:
+            return self._one(block, "", self._ff[layer])
+        router, ff = self._routers.read(block), self._expert_ff
+        gate, up, down = read_stacks(self._source, block, self._routers.count, ff, self._embd)
+        return ExpertsSpec(
+            count=self._routers.count,
+            used=self._routers.used,
+            ff=ff,
+            router=router,
+            gate=gate,
+            up=up,
+            down=down,
+            activation=self._family.activation,
+            biases=read_biases(self._source, block, (gate, up, down))
+            if self._family.expert_biases
+            else None,
+            shared=self._shared(block) if self._shared_ff else None,
+        )
 
     def _one(self, block: str, suffix: str, ff: int) -> FeedForwardSpec:
         tensor, embd = self._source.tensor, self._embd
@@ -36,39 +51,38 @@ class FeedForwards:
             gate=tensor(f"{block}ffn_gate{suffix}.weight", (ff, embd)),
             up=tensor(f"{block}ffn_up{suffix}.weight", (ff, embd)),
             down=tensor(f"{block}ffn_down{suffix}.weight", (embd, ff)),
-        )
-
-    def _experts(self, block: str) -> ExpertsSpec:
-        source, count, ff, embd = self._source, self._count, self._ff, self._embd
-        fused = block + "ffn_gate_up_exps.weight"
-        if source.has_tensor(fused):
-            raise UnsupportedModelError(
-                f"{source.file.file_name}: tensor {fused!r} holds gate and up in one, "
-                "Stoker implements separate ffn_gate_exps and ffn_up_exps",
-                "Choose a file with separate tensors",
-            )
-        return ExpertsSpec(
-            count=count,
-            used=self._used,
-            ff=ff,
-            router=source.tensor(block + "ffn_gate_inp.weight", (count, embd), (F32, F16, BF16)),
-            gate=source.tensor(block + "ffn_gate_exps.weight", (count, ff, embd)),
-            up=source.tensor(block + "ffn_up_exps.weight", (count, ff, embd)),
-            down=source.tensor(block + "ffn_down_exps.weight", (count, embd, ff)),
-            shared=self._shared(block) if self._family.shared_expert else None,
+            activation=self._family.activation,
         )
 
     def _shared(self, block: str) -> SharedExpertSpec:
+        expert = self._one(block, "_shexp", self._shared_ff)
+        if self._family.shared_expert == "plain":
+            return SharedExpertSpec(expert)
         name = block + "ffn_gate_inp_shexp.weight"
-        gate = self._source.tensor(name, (self._embd,), (F32, F16, BF16))
-        return SharedExpertSpec(self._one(block, "_shexp", self._shared_ff), gate)
+        return SharedExpertSpec(expert, self._source.tensor(name, (self._embd,), ROUTER_FORMATS))
 
+    def _read_expert_ff(self) -> int:
+        """Inner width of an expert. Where only a dense width is given, it is that width, or as
+        llama.cpp has it for Qwen, shared among the experts in use."""
+        source, used = self._source, self._routers.used
+        has_dense = source.has("feed_forward_length")  # of no other use, mostly
+        if source.has("expert_feed_forward_length") or not has_dense:
+            return source.count("expert_feed_forward_length")
+        dense = source.count("feed_forward_length")
+        if self._family.wide_experts:
+            return dense
+        if dense % used:
+            raise source.bad_key("feed_forward_length", f"a multiple of the {used} experts in use")
+        return dense // used
 
-def _read_expert_ff(source: PlanSource, used: int) -> int:
-    """Inner width of an expert; llama.cpp shares a dense width among the experts in use."""
-    if source.has("expert_feed_forward_length") or not source.has("feed_forward_length"):
-        return source.count("expert_feed_forward_length")
-    dense = source.count("feed_forward_length")
-    if dense % used:
-        raise source.bad_key("feed_forward_length", f"a multiple of the {used} experts in use")
-    return dense // used
+    def _read_shared_ff(self) -> int:
+        """Inner width of the shared experts, which are merged into one; 0: there is none."""
+        source = self._source
+        if self._family.shared_expert == "none":
+            return 0
+        if source.has("expert_shared_feed_forward_length"):
+            source.key("expert_shared_count")
+            return source.amount("expert_shared_feed_forward_length")
+        if self._family.shared_expert == "gated":
+            raise source.bad_key("expert_shared_feed_forward_length", "the width of the shared one")
+        return source.amount("expert_shared_count") * self._expert_ff

@@ -7,15 +7,17 @@ ignored (a bias, a scale, a second norm) gives a model that runs and answers wro
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
 from engine.errors import ModelPlanError, UnsupportedModelError
-from engine.gguf.formats import F32, FORMATS, Format
+from engine.gguf.formats import BF16, F16, F32, FORMATS, Format
 from engine.gguf.reader import GGUFFile
 from engine.plan.families.family import Family
 from engine.plan.tensors import TensorRef
+
+ROUTER_FORMATS = (F32, F16, BF16)  # of small matrices that quantisers leave alone
 
 
 class PlanSource:
@@ -79,6 +81,21 @@ class PlanSource:
             raise self.bad_key(key, "a positive number")
         return value
 
+    def number_or_zero(self, key: str) -> float:
+        """A finite number that is not negative; 0 where the key is missing."""
+        value = self.file.get_float(self.key(key), 0.0)
+        if not (math.isfinite(value) and value >= 0):
+            raise self.bad_key(key, "0 or a positive number")
+        return value
+
+    def amount(self, key: str) -> int:
+        """A positive integer or 0, which is also what a missing key means."""
+        value = self.file.get_int(self.key(key), 0)
+        return value and self._positive(key, value)
+
+    def flag(self, key: str, default: bool) -> bool:
+        return self.file.get_bool(self.key(key), default)
+
     def tensor(
         self, name: str, shape: tuple[int, ...], formats: Collection[Format] = FORMATS.values()
     ) -> TensorRef:
@@ -106,6 +123,12 @@ class PlanSource:
         """The tensor `name` of any number of rows of `width` values."""
         info = self.file.tensors.get(name)
         return self.tensor(name, (info.shape[0] if info and len(info.shape) == 2 else 1, width))
+
+    def tensor_of_any(self, name: str, shapes: Sequence[tuple[int, ...]]) -> TensorRef:
+        """The tensor `name` in the one of `shapes` that it has."""
+        info = self.file.tensors.get(name)
+        found = info.shape if info else shapes[0]
+        return self.tensor(name, found if found in shapes else shapes[0])
 
     def vector(self, name: str, length: int) -> TensorRef:
         """The F32 tensor `name` of `length` values."""

@@ -7,7 +7,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
+from engine.gguf.formats import Format
+from engine.plan.families.family import Activation
 from engine.plan.indexer import IndexerSpec
 from engine.plan.ngrams import NgramSpec
 from engine.plan.residual import ResidualSpec
@@ -15,38 +18,67 @@ from engine.plan.tensors import MatrixRef, TensorRef
 
 
 @dataclass(frozen=True, slots=True)
-class RopeSpec:
-    """Rotary embedding: pairs (i, i + dims/2) of each head's first `dims` values (NEOX layout)."""
+class YarnSpec:
+    """A rotation that was stretched by RopeSpec.factor: slow pairs by all of it, fast ones not.
 
-    dims: int  # even, <= head_dim
+    A pair is fast if it turns more than `beta_fast` times within `original` positions, slow below
+    `beta_slow` turns (https://arxiv.org/abs/2309.00071, section 3.2).
+    """
+
+    original: int  # positions of the training before the stretch
+    beta_fast: float
+    beta_slow: float
+
+
+@dataclass(frozen=True, slots=True)
+class RopeSpec:
+    """Rotary embedding: pair i turns by base^(-2i/dims) a position, divided by `factor` and by
+    divisors[i]."""
+
+    dims: int  # values of a head that are rotated, even
     base: float
+    adjacent: bool = False  # pair i is the values 2i, 2i + 1 (NORM), else i, i + dims/2 (NEOX)
+    factor: float = 1.0
+    yarn: YarnSpec | None = None
+    magnitude: float = 1.0  # multiplies cos and sin
+    divisors: TensorRef | None = None  # (dims/2,) F32
 
 
 @dataclass(frozen=True, slots=True)
 class AttentionSpec:
-    """Grouped-query attention with an RMS norm on each query and key head before the rotation.
+    """Grouped-query attention.
 
-    With a `gate` what the heads give is multiplied by sigmoid(gate x) before `output`.
+    Queries and keys may pass an RMS norm, each head on its own or all of a token at once (the
+    length of the norm tells), before they are rotated. With a `gate` what the heads give is
+    multiplied by its activation before `output`: a gate for each head or for each value (its rows
+    tell).
     """
 
     heads: int
     kv_heads: int  # divides heads: query head h reads key/value head h // (heads // kv_heads)
     head_dim: int
-    scale: float  # multiplies the scores: 1 / sqrt(head_dim)
+    scale: float  # multiplies the scores
     q: MatrixRef  # (heads * head_dim, embd)
     k: MatrixRef  # (kv_heads * head_dim, embd)
     v: MatrixRef  # (kv_heads * head_dim, embd)
     output: TensorRef  # (embd, heads * head_dim)
-    q_norm: TensorRef  # (head_dim,) F32
-    k_norm: TensorRef  # (head_dim,) F32
-    gate: MatrixRef | None = None  # (heads * head_dim, embd)
-    indexer: IndexerSpec | None = None  # None: a query sees all positions before it
+    q_norm: TensorRef | None = None  # (head_dim,) or (heads * head_dim,) F32
+    k_norm: TensorRef | None = None  # (head_dim,) or (kv_heads * head_dim,) F32
+    gate: MatrixRef | None = None  # (heads, embd) or (heads * head_dim, embd)
+    gate_activation: Literal["sigmoid", "softplus"] = "sigmoid"
+    rope: RopeSpec | None = None
+    window: int = 0  # positions that a query sees, its own too; 0: all before it
+    indexer: IndexerSpec | None = None  # chooses the positions that a query sees
+    sinks: TensorRef | None = None  # (heads,) F32: the score of a key without a value
+    biases: tuple[TensorRef, ...] = ()  # of q, k and v, then of output, each (rows,) F32
 
     @property
     def tensors(self) -> tuple[MatrixRef, ...]:
-        refs = (self.q, self.k, self.v, self.output, self.q_norm, self.k_norm)
+        divisors = self.rope.divisors if self.rope else None
+        maybe = (self.q_norm, self.k_norm, self.gate, self.sinks, divisors)
         index = self.indexer.tensors if self.indexer else ()
-        return (*refs, self.gate, *index) if self.gate else (*refs, *index)
+        refs = (self.q, self.k, self.v, self.output, *(x for x in maybe if x))
+        return (*refs, *self.biases, *index)
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -54,7 +86,8 @@ class AttentionSpec:
         then the indexer's."""
         q, kv = self.heads * self.head_dim, self.kv_heads * self.head_dim
         index = self.indexer.widths if self.indexer else ()
-        return (q, q, kv, kv, q, *index) if self.gate else (q, q, kv, kv, *index)
+        gate = (self.gate.rows,) if self.gate else ()
+        return (q, q, kv, kv, *gate, *index)
 
 
 CONV_TAPS = 4  # tokens that the convolution of a DeltaNet sees
@@ -107,12 +140,13 @@ class DeltaNetSpec:
 
 @dataclass(frozen=True, slots=True)
 class FeedForwardSpec:
-    """SwiGLU: down(SiLU(gate x) * up x)."""
+    """down(activation(gate x, up x))."""
 
     ff: int  # inner width
     gate: TensorRef  # (ff, embd)
     up: TensorRef  # (ff, embd)
     down: TensorRef  # (embd, ff)
+    activation: Activation = "silu"
 
     @property
     def tensors(self) -> tuple[MatrixRef, ...]:
@@ -126,49 +160,124 @@ class FeedForwardSpec:
 
 @dataclass(frozen=True, slots=True)
 class SharedExpertSpec:
-    """An expert that every token uses; what it gives is multiplied by sigmoid(gate x)."""
+    """An expert that every token uses; with a `gate` it counts sigmoid(gate x) times."""
 
     expert: FeedForwardSpec
-    gate: TensorRef  # (embd,)
+    gate: TensorRef | None = None  # (embd,)
 
     @property
     def tensors(self) -> tuple[MatrixRef, ...]:
-        return (*self.expert.tensors, self.gate)
+        return (*self.expert.tensors, self.gate) if self.gate else self.expert.tensors
 
     @property
     def widths(self) -> tuple[int, ...]:
         """float32 values per token of gate and up, and of the one that weighs it."""
-        return (*self.expert.widths, 1)
+        return (*self.expert.widths, 1) if self.gate else self.expert.widths
+
+
+@dataclass(frozen=True, slots=True)
+class RouterSpec:
+    """How a token's experts are chosen and weighed.
+
+    p is the softmax of the logits or, if `sigmoid`, the sigmoid of each. Chosen are the experts
+    with the greatest p + `selection_bias`, of several `groups` only those in the `groups_used`
+    groups whose two greatest add up to most. Weights are the chosen ones' p, divided by their sum
+    if `normalise`, times `scale`, times `expert_scale`.
+    """
+
+    matrix: TensorRef  # (count, embd) F32, F16 or BF16
+    sigmoid: bool = False
+    normalise: bool = True
+    scale: float = 1.0
+    groups: int = 1  # equal parts of the experts
+    groups_used: int = 1
+    bias: TensorRef | None = None  # (count,) F32, added to the logits
+    selection_bias: TensorRef | None = None  # (count,) F32
+    expert_scale: TensorRef | None = None  # (count,) F32
+
+    @property
+    def tensors(self) -> tuple[MatrixRef, ...]:
+        vectors = (self.bias, self.selection_bias, self.expert_scale)
+        return (self.matrix, *(ref for ref in vectors if ref))
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertStack:
+    """One matrix (rows, cols) of every expert, wherever a file has it.
+
+    That is in one tensor (experts, all rows, cols), where an expert's part may hold another matrix
+    too, or in a tensor (rows, cols) for each expert. The only place that knows where they lie.
+    """
+
+    tensors: tuple[TensorRef, ...]  # of one format
+    count: int
+    rows: int
+    skip: int = 0  # bytes of an expert's part in front of this matrix
+
+    @property
+    def format(self) -> Format:
+        return self.tensors[0].format
+
+    @property
+    def cols(self) -> int:
+        return self.tensors[0].cols
+
+    @property
+    def nbytes(self) -> int:
+        """Of one expert."""
+        return self.rows * self.format.row_bytes(self.cols)
+
+    @property
+    def each(self) -> int:
+        """Experts in one tensor."""
+        return self.count // len(self.tensors)
+
+    @property
+    def stride(self) -> int:
+        """Bytes from one expert to the next in a tensor."""
+        return self.tensors[0].nbytes // self.each
+
+    def place(self, expert: int) -> tuple[str, int]:
+        """The file with the `nbytes` bytes of `expert`, and their offset."""
+        ref = self.tensors[expert // self.each]
+        return ref.path, ref.offset + expert % self.each * self.stride + self.skip
 
 
 @dataclass(frozen=True, slots=True)
 class ExpertsSpec:
-    """Routed SwiGLU experts: softmax over all logits, top `used`, weights renormalised."""
+    """Routed experts: each is a gated feed-forward, of which a token uses a few."""
 
     count: int
     used: int
     ff: int  # inner width of one expert
-    router: TensorRef  # (count, embd) F32, F16 or BF16
-    gate: TensorRef  # (count, ff, embd)
-    up: TensorRef  # (count, ff, embd)
-    down: TensorRef  # (count, embd, ff)
+    router: RouterSpec
+    gate: ExpertStack  # (ff, embd)
+    up: ExpertStack  # (ff, embd)
+    down: ExpertStack  # (embd, ff)
+    activation: Activation = "silu"
+    biases: tuple[TensorRef, TensorRef, TensorRef] | None = None  # (count, rows) F32 of the three
     shared: SharedExpertSpec | None = None
 
     @property
+    def stacks(self) -> tuple[ExpertStack, ExpertStack, ExpertStack]:
+        return (self.gate, self.up, self.down)
+
+    @property
     def tensors(self) -> tuple[MatrixRef, ...]:
-        """All but the experts' own."""
-        return (self.router, *self.shared.tensors) if self.shared else (self.router,)
+        """All but the experts' matrices."""
+        shared = self.shared.tensors if self.shared else ()
+        return (*self.router.tensors, *(self.biases or ()), *shared)
 
     @property
     def widths(self) -> tuple[int, ...]:
         """float32 values per token of scores, outputs and weights, then the shared expert's."""
-        routed = (self.count, self.used * self.router.cols, self.used)
+        routed = (self.count, self.used * self.down.rows, self.used)
         return (*routed, *self.shared.widths) if self.shared else routed
 
     @property
     def expert_bytes(self) -> int:
         """Bytes of one expert in the file: its gate, up and down matrices."""
-        return (self.gate.nbytes + self.up.nbytes + self.down.nbytes) // self.count
+        return sum(stack.nbytes for stack in self.stacks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +323,6 @@ class ModelPlan:
     vocab: int  # rows of the token embedding
     embd: int
     norm_eps: float
-    rope: RopeSpec
     token_embedding: TensorRef  # (vocab, embd)
     output_residual: ResidualSpec  # how the head reads the hidden state; it writes nothing
     output: TensorRef  # (vocab, embd); the token embedding itself when the head is tied
@@ -262,6 +370,12 @@ class ModelPlan:
             for index, layer in enumerate(self.layers)
             if isinstance(layer.feed_forward, ExpertsSpec)
         }
+
+    @property
+    def ropes(self) -> frozenset[RopeSpec]:
+        """The rotations of all layers, each of which has a table."""
+        mixers = (layer.mixer for layer in self.layers)
+        return frozenset(x.rope for x in mixers if isinstance(x, AttentionSpec) and x.rope)
 
     @property
     def most_experts(self) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 from engine.errors import BudgetError, BudgetTooLargeError, SettingError
 from engine.plan.indexer import IndexerSpec
 from engine.plan.ngrams import NgramSpec
-from engine.plan.spec import AttentionSpec, ExpertsSpec, ModelPlan
+from engine.plan.spec import AttentionSpec, ExpertsSpec, ExpertStack, ModelPlan
 from engine.plan.tensors import TensorRef
 from engine.settings import EngineSettings, parse_bytes, parse_share
 from engine.tiers.hardware import MemoryReading
@@ -50,11 +50,17 @@ class SlotLayout:
     up: int
     down: int
     size: int
-    step: int = 0
+    along: ExpertStack | None = None  # whose place in the file `start` follows
+
+    @property
+    def offsets(self) -> tuple[int, int, int]:
+        return (self.gate, self.up, self.down)
 
     def start(self, expert: int) -> int:
         """Where in its slot `expert` begins: the address for kernels is slot + start."""
-        return expert * self.step % BLOCK
+        if self.along is None:
+            return 0
+        return (self.along.place(expert)[1] - self.along.place(0)[1]) % BLOCK
 
 
 def slot_layout(experts: ExpertsSpec) -> SlotLayout:
@@ -62,19 +68,18 @@ def slot_layout(experts: ExpertsSpec) -> SlotLayout:
     direct reads land without a copy.
 
     From one expert to the next the file's offsets grow by the bytes of a matrix: nearly always
-    whole blocks, else `start` follows those of gate and up. Small matrices lie on cache lines
+    whole blocks, else `start` follows that of gate, and of up. Small matrices lie on cache lines
     without gaps, which would cost more memory than the copies cost time.
     """
-    stacks = (experts.gate, experts.up, experts.down)
-    sizes = [ref.nbytes // experts.count for ref in stacks]
-    direct = min(sizes) >= DIRECT_BYTES
+    direct = min(stack.nbytes for stack in experts.stacks) >= DIRECT_BYTES
     offsets, end = [], 0
-    for ref, nbytes in zip(stacks, sizes, strict=True):
-        offsets.append(end + (ref.offset - end) % BLOCK if direct else _align(end))
-        end = offsets[-1] + nbytes
+    for stack in experts.stacks:
+        offsets.append(end + (stack.place(0)[1] - end) % BLOCK if direct else _align(end))
+        end = offsets[-1] + stack.nbytes
     gate, up, down = offsets
-    step = sizes[0] % BLOCK if direct else 0
-    return SlotLayout(gate, up, down, _align(end + (BLOCK if step else 0)), step)
+    moves = direct and (experts.gate.stride % BLOCK != 0 or len(experts.gate.tensors) > 1)
+    along = experts.gate if moves else None
+    return SlotLayout(gate, up, down, _align(end + (BLOCK if moves else 0)), along)
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +275,10 @@ def _or_context(parts: MemoryPlan, missing: int) -> str:
 
 def kv_bytes(plan: ModelPlan, context: int, kv: str) -> int:
     """Keys and values of `context` tokens over all layers, stored as `kv`, and the raw keys of
-    indexers, in half precision."""
+    indexers, in half precision.
+
+    Layers with a window keep those of all positions too: a prompt may go back to any of them.
+    """
     values, size = KV_BLOCKS[kv]
     index = sum(2 * context * x.dim for x in _indexers(plan))
     return index + sum(
@@ -301,7 +309,7 @@ def row_places(table: TensorRef) -> int:
 
 
 def scratch_bytes(plan: ModelPlan, context: int, chunk: int) -> int:
-    """float32 activations of a step over `chunk` tokens, and the table of rotations.
+    """float32 activations of a step over `chunk` tokens, and the tables of rotations.
 
     Beside the rows that live across blocks, a block holds those that its spec names; the experts'
     inner rows (gate, up and their product) are the kernels' own and grow by a quarter more than
@@ -311,7 +319,7 @@ def scratch_bytes(plan: ModelPlan, context: int, chunk: int) -> int:
     ids = plan.most_used * len(plan.expert_layers)
     rows = sum(plan.row_widths) + widest + _inner(plan) + ids
     read = sum(x.reads * (x.row_bytes + 4) for x in _ngrams(plan))
-    floats = chunk * rows + plan.vocab + context * plan.rope.dims
+    floats = chunk * rows + plan.vocab + context * sum(x.dims for x in plan.ropes)
     return 4 * floats + chunk * read + _sparse_bytes(plan, context)
 
 

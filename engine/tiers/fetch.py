@@ -35,8 +35,7 @@ class Fetcher:
         """Begin to fill `slot`, around the page cache if `direct`."""
         x, layout = self._experts[layer], self._layouts[layer]
         reads = []
-        for ref, at in ((x.gate, layout.gate), (x.up, layout.up), (x.down, layout.down)):
-            nbytes = ref.nbytes // x.count
-            into = slot.view(layout.start(expert) + at, nbytes)
-            reads.append(Read(ref.path, ref.offset + expert * nbytes, into, direct))
+        for stack, at in zip(x.stacks, layout.offsets, strict=True):
+            into = slot.view(layout.start(expert) + at, stack.nbytes)
+            reads.append(Read(*stack.place(expert), into, direct))
         return self._queue.submit((layer, expert), reads, priority)

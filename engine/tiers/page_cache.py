@@ -16,8 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.plan.spec import ModelPlan
-from engine.plan.tensors import TensorRef
+from engine.plan.spec import ExpertStack, ModelPlan
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +28,8 @@ class PageCache:
         self._shape = len(plan.layers), plan.most_experts
         self._experts = plan.expert_layers
         self._maps: dict[str, mmap.mmap] = {}
-        paths = {ref.path for x in self._experts.values() for ref in (x.gate, x.up, x.down)}
+        stacks = [stack for x in self._experts.values() for stack in x.stacks]
+        paths = {ref.path for stack in stacks for ref in stack.tensors}
         self.answers = sys.platform == "linux" and all(_is_told(path) for path in paths)
         if not self.answers:
             return
@@ -50,23 +50,33 @@ class PageCache:
         if not self.answers:
             return out
         for layer, x in self._experts.items():
-            parts = [self._whole(ref, x.count) for ref in (x.gate, x.up, x.down)]
-            out[layer, : x.count] = np.logical_and.reduce(parts)
+            out[layer, : x.count] = np.logical_and.reduce([self._whole(s) for s in x.stacks])
         return out
 
-    def _whole(self, ref: TensorRef, count: int) -> NDArray[np.bool_]:
+    def _whole(self, stack: ExpertStack) -> NDArray[np.bool_]:
+        """[experts] whether all pages of an expert's matrix are cached."""
+        each, stride = stack.each, stack.stride
+        firsts = [stack.place(expert) for expert in range(0, stack.count, each)]
+        return np.concatenate(
+            [self._cached(*first, each, stride, stack.nbytes) for first in firsts]
+        )
+
+    def _cached(
+        self, path: str, offset: int, count: int, stride: int, nbytes: int
+    ) -> NDArray[np.bool_]:
+        """[count] whether `nbytes` from every `stride` bytes of a file on are cached."""
         page = mmap.PAGESIZE
-        first = ref.offset // page
-        pages = (ref.offset + ref.nbytes - 1) // page - first + 1
+        first = offset // page
+        pages = (offset + (count - 1) * stride + nbytes - 1) // page - first + 1
         seen = np.zeros(pages, np.uint8)
         # The array holds the mapping only for the length of this call.
-        start = np.frombuffer(self._maps[ref.path], np.uint8).ctypes.data
+        start = np.frombuffer(self._maps[path], np.uint8).ctypes.data
         if self._mincore(start + first * page, pages * page, seen.ctypes.data) != 0:
             return np.zeros(count, np.bool_)
         cached = np.concatenate(([0], np.cumsum(seen & 1, dtype=np.int64)))
-        starts = ref.offset + np.arange(count) * (ref.nbytes // count)
+        starts = offset + np.arange(count) * stride
         a = starts // page - first
-        b = (starts + ref.nbytes // count - 1) // page - first + 1
+        b = (starts + nbytes - 1) // page - first + 1
         whole: NDArray[np.bool_] = cached[b] - cached[a] == b - a
         return whole
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import gguf
 import numpy as np
@@ -24,6 +24,7 @@ class Geometry(ABC):
     """Sizes of a model."""
 
     CLASSES: ClassVar[dict[str, tuple[str, str]]]  # arch -> names of config and model
+    WIDE_EXPERTS: ClassVar[bool] = False  # the file gives their width as that of a dense layer
 
     arch: str
     layers: int
@@ -34,6 +35,8 @@ class Geometry(ABC):
     rotated: int = 0  # values of a head; 0: all
     experts: int  # 0: a dense model
     used: int = 0
+    # A stack each for gate, up and down; gate and up in one; or a tensor for each expert.
+    layout: Literal["stacked", "fused", "single"] = "stacked"
     ff: int  # of an expert, or of the one feed-forward of a dense model
     shared_ff: int = 0  # of the shared expert
     vocab: int
@@ -65,7 +68,8 @@ class Geometry(ABC):
         writer.add_block_count(self.layers + self.drafts)
         writer.add_context_length(self.context)
         writer.add_embedding_length(self.embd)
-        writer.add_feed_forward_length(self.ff * max(self.used if self.experts else 1, 1))
+        shares = self.used if self.experts and not self.WIDE_EXPERTS else 1
+        writer.add_feed_forward_length(self.ff * shares)
         writer.add_head_count(self.heads)
         writer.add_head_count_kv(self.kv_heads)
         writer.add_key_length(self.head_dim)
@@ -77,7 +81,8 @@ class Geometry(ABC):
         if self.experts:
             writer.add_expert_count(self.experts)
             writer.add_expert_used_count(self.used)
-            writer.add_expert_feed_forward_length(self.ff)
+            if not self.WIDE_EXPERTS:
+                writer.add_expert_feed_forward_length(self.ff)
         if self.shared_ff:
             writer.add_expert_shared_feed_forward_length(self.shared_ff)
         if self.drafts:
@@ -109,9 +114,18 @@ class Geometry(ABC):
 
     def expert_shapes(self) -> Shapes:
         """The router and the routed experts."""
-        one = self.feed_forward_shapes("_exps", self.ff)
-        stacks = {name: (self.experts, *shape) for name, shape in one.items()}
-        return {"ffn_gate_inp.weight": (self.experts, self.embd), **stacks}
+        shapes: Shapes = {"ffn_gate_inp.weight": (self.experts, self.embd)}
+        if self.layout == "single":
+            for expert in range(self.experts):
+                one = self.feed_forward_shapes("", self.ff).items()
+                shapes |= {n.replace(".", f".{expert}."): shape for n, shape in one}
+            return shapes
+        one = self.feed_forward_shapes("_exps", self.ff).items()
+        stacks: Shapes = {name: (self.experts, *shape) for name, shape in one}
+        if self.layout == "fused":
+            del stacks["ffn_gate_exps.weight"], stacks["ffn_up_exps.weight"]
+            stacks["ffn_gate_up_exps.weight"] = (self.experts, 2 * self.ff, self.embd)
+        return shapes | stacks
 
     @property
     def dense_in_q8(self) -> bool:
@@ -193,9 +207,17 @@ def gated(place: str, own: Weights, suffix: str = "") -> Weights:
 
 def stacked(place: str, own: Weights) -> Weights:
     """Routed experts as most classes keep them: gate and up in one stack."""
-    gate, up, down = (own[f"ffn_{part}_exps.weight"] for part in ("gate", "up", "down"))
-    joined = np.concatenate([gate, up], axis=1)
-    return {f"{place}gate_up_proj": joined, f"{place}down_proj": down}
+
+    def stack(part: str) -> Floats:
+        if f"ffn_{part}_exps.weight" in own:
+            return own[f"ffn_{part}_exps.weight"]
+        experts = sum(name.startswith(f"ffn_{part}.") for name in own)
+        return np.stack([own[f"ffn_{part}.{expert}.weight"] for expert in range(experts)])
+
+    joined = own.get("ffn_gate_up_exps.weight")
+    if joined is None:
+        joined = np.concatenate([stack("gate"), stack("up")], axis=1)
+    return {f"{place}gate_up_proj": joined, f"{place}down_proj": stack("down")}
 
 
 def projections(own: Weights) -> Weights:

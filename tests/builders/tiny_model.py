@@ -22,10 +22,12 @@ import torch
 
 from engine.gguf.formats import F32
 from tests.builders.blocks import Encoded, random_weights, rounded
+from tests.builders.families.llama import Llama
 from tests.builders.families.qwen import Qwen
 from tests.builders.geometry import Floats, Geometry
 from tests.builders.mixes import fitting_format, is_float_tensor, mixed_format
 from tests.builders.references import reference_model
+from tests.builders.stretch import Stretch
 from tests.builders.tiny_tokenizer import add_tokenizer, tiny_vocabulary
 
 # Awkward on purpose: nothing is a power of two that need not be, the head width is not
@@ -50,6 +52,12 @@ TINY_HYBRID = Qwen(
     arch="qwen35moe", layers=5, embd=64, heads=4, kv_heads=2, head_dim=32, rotated=16, experts=7,
     used=3, ff=96, shared_ff=80, vocab=301, context=512, k_heads=2, v_heads=4, k_dim=32, v_dim=32,
     drafts=1,
+)  # fmt: skip
+
+# Pairs that turn fast, slowly, and between in so few positions.
+TINY_LLAMA = Llama(
+    layers=3, embd=96, heads=6, kv_heads=2, head_dim=32, ff=96, vocab=301, context=512,
+    rope_base=1e4, stretch=Stretch("llama3", 8.0, 64),
 )  # fmt: skip
 
 # Tiny matrices are slower on many threads, and tests share the machine.

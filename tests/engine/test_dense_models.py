@@ -15,10 +15,11 @@ from engine.open_model import open_model
 from engine.protocol import TierCounts
 from engine.settings import EngineSettings
 from engine.text.generate import Finished, GenerationRequest
-from tests.builders.tiny_model import TINY, TINY_HYBRID, build_tiny
+from tests.builders.tiny_model import TINY, TINY_HYBRID, TINY_LLAMA, build_tiny
 
 DENSE = {
     "qwen3": replace(TINY, arch="qwen3", experts=0),
+    "llama": TINY_LLAMA,
     "qwen35": replace(TINY_HYBRID, arch="qwen35", experts=0, shared_ff=0),
 }
 

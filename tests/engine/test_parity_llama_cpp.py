@@ -16,7 +16,8 @@ import pytest
 from engine.open_model import open_model
 from engine.settings import EngineSettings
 from tests.builders.geometry import Geometry
-from tests.builders.tiny_model import TINY, TINY_HYBRID, TINY_K, build_tiny
+from tests.builders.stretch import Stretch
+from tests.builders.tiny_model import TINY, TINY_HYBRID, TINY_K, TINY_LLAMA, build_tiny
 from tests.llama_cpp import LlamaCpp
 
 Doubles = npt.NDArray[np.float64]
@@ -50,6 +51,8 @@ def divergence(found: Doubles, expected: Doubles) -> float:
         ("f32", replace(TINY_HYBRID, arch="qwen35", experts=0, shared_ff=0, drafts=0), 1e-6),
         ("f32", replace(TINY_HYBRID, arch="qwen3next", drafts=0), 1e-6),
         ("f32", replace(TINY, arch="qwen3", experts=0), 1e-6),
+        ("f32", TINY_LLAMA, 3e-6),
+        ("f32", replace(TINY_LLAMA, stretch=Stretch("yarn", 4.0, 256)), 3e-6),
     ],
 )
 def test_same_probabilities(tmp_path: Path, mix: str, geometry: Geometry, most: float) -> None:

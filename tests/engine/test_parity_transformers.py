@@ -22,7 +22,15 @@ from engine.settings import EngineSettings
 from tests.builders.families.qwen4exp import TINY_Q4
 from tests.builders.geometry import Geometry
 from tests.builders.int8_reference import half_cache_logits, int8_activations
-from tests.builders.tiny_model import TINY, TINY_HYBRID, TINY_K, TINY_K_WIDE, build_tiny
+from tests.builders.stretch import Stretch
+from tests.builders.tiny_model import (
+    TINY,
+    TINY_HYBRID,
+    TINY_K,
+    TINY_K_WIDE,
+    TINY_LLAMA,
+    build_tiny,
+)
 
 Floats = npt.NDArray[np.float32]
 Open = Callable[[Path, int], Engine]
@@ -43,6 +51,8 @@ Q4_WIDER = replace(
 FAMILIES = {
     "qwen3moe": TINY,
     "qwen3moe tied": TINY_TIED,
+    "qwen3moe, gate and up in one": replace(TINY, layout="fused"),
+    "qwen3moe, expert by expert": replace(TINY, layout="single", experts=6),
     "qwen35moe": TINY_HYBRID,
     "qwen35moe of three": THREE,
     "qwen3next": NEXT,
@@ -51,6 +61,10 @@ FAMILIES = {
     "qwen4exp, wider": Q4_WIDER,
     "qwen3": replace(TINY, arch="qwen3", experts=0),
     "qwen35": replace(TINY_HYBRID, arch="qwen35", experts=0, shared_ff=0, tied=True),
+    "llama": TINY_LLAMA,
+    "llama plain": replace(TINY_LLAMA, stretch=None, tied=True, heads=4, kv_heads=4),
+    "llama linear": replace(TINY_LLAMA, stretch=Stretch("linear", 4.0, 64)),
+    "llama yarn": replace(TINY_LLAMA, stretch=Stretch("yarn", 4.0, 64, beta_fast=4.0)),
 }
 
 

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from engine.kernels.router import SOFTMAX, Router
 from engine.kernels.table import Kernels
 from engine.model.residency_bias import ResidencyBias
 from engine.open_model import Engine, open_model
@@ -27,13 +28,10 @@ def kernels() -> Kernels:
     return Kernels(1)
 
 
-def best_subset(
-    scores: NDArray[np.float32], resident: NDArray[np.bool_], first: int, used: int, bias: float
-) -> set[int]:
-    """Of all sets of `used` experts with `first`, the one whose scores and biases add up to most;
-    of equal ones, the one that is least in alphabetical order."""
-    worth = scores.astype(np.float64) + bias * resident
-    sets = [c for c in combinations(range(len(scores)), used) if first in c]
+def best_subset(worth: NDArray[np.float64], first: int, used: int) -> set[int]:
+    """Of all sets of `used` experts with `first`, the one whose worth adds up to most; of equal
+    ones, the one that is least in alphabetical order."""
+    sets = [c for c in combinations(range(len(worth)), used) if first in c]
     return set(max(sets, key=lambda c: (round(sum(worth[list(c)]), 6), [-e for e in c])))
 
 
@@ -51,10 +49,11 @@ def test_the_choice_is_that_of_brute_force(kernels: Kernels, data: st.DataObject
     ids, weights = np.zeros((1, used), np.int32), np.zeros((1, used), np.float32)
     kernels.route(scores, used, ids, weights)
     before = ids.copy(), weights.copy()
-    changed = ResidencyBias(bias).choose(kernels, scores, addresses, ids, weights)
+    changed = ResidencyBias(bias).choose(kernels, SOFTMAX, scores, addresses, ids, weights)
 
     first = int(before[0][0, 0])
-    assert set(ids[0].tolist()) == best_subset(scores[0], addresses != 0, first, used, bias)
+    worth = scores[0].astype(np.float64) + bias * (addresses != 0)
+    assert set(ids[0].tolist()) == best_subset(worth, first, used)
     assert ids[0, 0] == first, "the likeliest expert stays"
     assert changed == len(set(before[0][0].tolist()) - set(ids[0].tolist()))
     if not changed:
@@ -65,6 +64,51 @@ def test_the_choice_is_that_of_brute_force(kernels: Kernels, data: st.DataObject
     assert (np.diff(scores[0, ids[0]]) <= 0).all()
 
 
+@settings(max_examples=200, deadline=None)
+@given(data=st.data())
+def test_other_routers_lean_by_their_own_scores(kernels: Kernels, data: st.DataObject) -> None:
+    """A sigmoid's odds grow by the bias; what else the router adds or leaves out stays."""
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    used, groups_used = data.draw(st.integers(1, 4)), data.draw(st.sampled_from([2, 3]))
+    router = Router(
+        sigmoid=data.draw(st.booleans()),
+        normalise=data.draw(st.booleans()),
+        scale=2.5,
+        groups=3 if data.draw(st.booleans()) else 1,
+        groups_used=groups_used,
+        bias=rng.normal(size=6).astype(np.float32) if data.draw(st.booleans()) else None,
+        selection_bias=rng.normal(size=6).astype(np.float32) if data.draw(st.booleans()) else None,
+    )
+    router = router if router.groups > 1 else replace(router, groups_used=1)
+    scores = rng.normal(size=(1, 6)).astype(np.float32)
+    addresses = rng.choice([0, 64], 6).astype(np.uint64)
+    bias = data.draw(st.sampled_from([0.125, 1.0, 3.0]))
+    ids, weights = np.zeros((1, used), np.int32), np.zeros((1, used), np.float32)
+    kernels.route(scores, used, ids, weights, router)
+    before, first = ids.copy(), int(ids[0, 0])
+    changed = ResidencyBias(bias).choose(kernels, router, scores, addresses, ids, weights)
+
+    logits = scores[0].astype(np.float64) + (0 if router.bias is None else router.bias)
+
+    def likelihood(z: NDArray[np.float64]) -> NDArray[np.float64]:
+        return 1 / (1 + np.exp(-z)) if router.sigmoid else np.exp(z) / np.exp(z).sum()
+
+    worth = likelihood(logits + bias * (addresses != 0))
+    worth += 0 if router.selection_bias is None else router.selection_bias
+    worth[first] = 1e6
+    if router.groups > 1:
+        kept = max(
+            combinations(range(3), groups_used),
+            key=lambda c: sum(worth[2 * g] + worth[2 * g + 1] for g in c),
+        )
+        worth[[e for e in range(6) if e // 2 not in kept]] = -1e6
+    assert set(ids[0].tolist()) == best_subset(worth, first, used)
+    assert changed == len(set(before[0].tolist()) - set(ids[0].tolist()))
+    expected = likelihood(logits)[ids[0]]
+    expected = 2.5 * (expected / expected.sum() if router.normalise else expected)
+    assert weights[0] == pytest.approx(expected, rel=1e-5)
+
+
 def test_nothing_changes_where_nothing_is_missing(kernels: Kernels) -> None:
     scores = np.random.default_rng(3).normal(size=(1, 24)).astype(np.float32)
     ids, weights = np.zeros((1, 6), np.int32), np.zeros((1, 6), np.float32)
@@ -72,7 +116,7 @@ def test_nothing_changes_where_nothing_is_missing(kernels: Kernels) -> None:
     before = ids.tobytes() + weights.tobytes()
     addresses = np.zeros(24, np.uint64)
     addresses[ids[0]] = 64
-    assert ResidencyBias(5.0).choose(kernels, scores, addresses, ids, weights) == 0
+    assert ResidencyBias(5.0).choose(kernels, SOFTMAX, scores, addresses, ids, weights) == 0
     assert ids.tobytes() + weights.tobytes() == before
 
 
@@ -92,12 +136,11 @@ def choices(monkeypatch: pytest.MonkeyPatch) -> list[Choice]:
     seen: list[Choice] = []
     choose = ResidencyBias.choose
 
-    def spy(
-        self: ResidencyBias, kernels: Kernels, scores: Any, addresses: Any, ids: Any, weights: Any
-    ) -> int:
+    def spy(self: ResidencyBias, *given: Any) -> int:
+        _, _, scores, addresses, ids, _ = given
         before = ids[0].tolist()
         resident = addresses != 0
-        changed = choose(self, kernels, scores, addresses, ids, weights)
+        changed = choose(self, *given)
         seen.append(Choice(scores[0].copy(), resident, before, ids[0].tolist()))
         return changed
 

@@ -31,6 +31,18 @@ class _Operations:
         start: int,
         /,
     ) -> None: ...
+    def rope(
+        self,
+        x: _F32,
+        heads: int,
+        head_dim: int,
+        first: int,
+        adjacent: bool,
+        cos: _F32,
+        sin: _F32,
+        start: int,
+        /,
+    ) -> None: ...
     def store_kv(
         self, k: _F32, v: _F32, k_cache: _Cache, v_cache: _Cache, start: int, head_dim: int, /
     ) -> None: ...
@@ -44,6 +56,8 @@ class _Operations:
         head_dim: int,
         scale: float,
         out: _F32,
+        window: int,
+        sinks: _F32,
         /,
     ) -> None: ...
     def store_rows(self, x: _F32, rows: _Cache, start: int, /) -> None: ...
@@ -88,7 +102,23 @@ class _Operations:
         out: _F32,
         /,
     ) -> None: ...
-    def route(self, logits: _F32, used: int, ids: _I32, weights: _F32, /) -> None: ...
+    def route(
+        self,
+        logits: _F32,
+        used: int,
+        ids: _I32,
+        weights: _F32,
+        sigmoid: bool,
+        normalise: bool,
+        scale: float,
+        groups: int,
+        groups_used: int,
+        bias: _F32,
+        selection_bias: _F32,
+        expert_scale: _F32,
+        /,
+    ) -> None:
+        """Arrays with a value for each expert are empty where there are none."""
     def experts(
         self,
         x: _F32,
@@ -98,16 +128,23 @@ class _Operations:
         up: ExpertMatrix,
         down: ExpertMatrix,
         y: _F32,
+        activation: int,
+        gate_bias: _F32,
+        up_bias: _F32,
+        down_bias: _F32,
         /,
-    ) -> None: ...
+    ) -> None:
+        """Biases are empty where there are none."""
     def combine(self, y: _F32, weights: _F32, out: _F32, /) -> None: ...
     def add(self, a: _F32, b: _F32, /) -> None: ...
     def fill(self, x: _F32, value: float, /) -> None: ...
     def scale(self, x: _F32, factor: float, /) -> None: ...
     def inject(self, streams: _F32, x: _F32, logits: _F32, /) -> None: ...
     def keyed_values(self, key: _F32, query: _F32, value: _F32, out: _F32, /) -> None: ...
-    def swiglu(self, gate: _F32, up: _F32, /) -> None: ...
+    def add_row(self, a: _F32, b: _F32, /) -> None: ...
+    def glu(self, gate: _F32, up: _F32, activation: int, /) -> None: ...
     def sigmoid_gate(self, x: _F32, gate: _F32, /) -> None: ...
+    def softplus_gate(self, x: _F32, gate: _F32, /) -> None: ...
     def delta_gates(self, decay: _F32, beta: _F32, rate: _F32, bias: _F32, /) -> None: ...
     def embed(
         self, address: int, format_id: int, rows: int, cols: int, ids: _I32, out: _F32, /

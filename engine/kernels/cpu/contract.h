@@ -28,7 +28,8 @@
 //    and s = t / (t + 2).
 // 6. RMS norm: s = sum of x[j] * x[j] as in 4; r = 1 / sqrt(s / n + eps); out[j] = (x[j] * r) * w[j]. With g groups
 //    of weights row i takes group i mod g.
-//    Rotation (NEOX pairs): a' = a * cos - b * sin, b' = b * cos + a * sin.
+//    Rotation of pairs that lie half the rotated values apart (NEOX) or side by side (NORM):
+//    a' = a * cos - b * sin, b' = b * cos + a * sin.
 // 7. Attention of one head, keys and values in binary16. Keys go in spans of 512, and in chunks of 64 within
 //    a span, both aligned to absolute positions. A span starts with m = -Inf, l = 0, o[] = 0; per chunk, over
 //    its visible keys:
@@ -37,7 +38,10 @@
 //      l = l * c + (sum of the 64 p as in 4);  o[i] = o[i] * c, then o[i] += p * v[i] key by key; m = M
 //    Then the spans in their order: state (m, l, o) and the next span's (m', l', o') become
 //      M = max(m, m'), a = exp(m - M), b = exp(m' - M): l = l * a + l' * b, o[i] = o[i] * a + o'[i] * b
-//    out[i] = o[i] / l. Spans may be computed in any order.
+//    out[i] = o[i] / l. Spans may be computed in any order. With a window of w the query at position p sees
+//    the keys p - w < j <= p: chunks and spans without a visible key are left out, so the first state is that
+//    of the first span with one. A head with a sink s has behind the last span, once per query,
+//      M = max(m, s) (NaN never wins), a = exp(m - M): l = l * a + exp(s - M), o[i] = o[i] * a
 // 7b. The same over a Q8_0 cache: keys, values and queries in blocks of 32 dimensions, codes and scales as
 //    in 1, the scales of the cache (dk, dv) rounded to binary16, that of the query (dq) not.
 //      score = (sum over blocks, one running sum from +0, of (dq * dk) * float(isum)) * scale
@@ -47,18 +51,26 @@
 //    (binary16; a running sum, divided by r), normed as in 6, rotated at the block's first position. score =
 //    running sum from +0 over the query heads of max(q . k as in 4, +0), NaN counts as +0. The best blocks are
 //    chosen, the lower one on ties, and all positions behind the last whole block.
-// 8. Router: M = max of the logits (NaN never wins; from -Inf), e = exp(logit - M), p = e / (sum of e as
-//    in 4). Then `used` times: the largest p not yet taken, the lower id on ties (the first one not
-//    taken, unless a later one is greater). w = p / max(sum of the taken p in that order, 2^-14).
-// 9. Experts: h[j] = SiLU(gate[j]) * up[j]; y = down(h). Combination per token: c = w0 * y0, then
-//    c += wk * yk in router order, then out += c.
+// 8. Router: z = logit, + bias where there is one. p of a softmax: M = max of z (NaN never wins; from -Inf),
+//    e = exp(z - M), p = e / (sum of e as in 4). Or p = sigmoid(z). Score = p, + selection bias where there is
+//    one. "The best" of some values: the largest not yet taken, the lower id on ties (the first one not taken,
+//    unless a later one is greater). Of several groups each has the score of its best + that of its second
+//    best (where it has two); outside the best `groups used` of them scores count as -Inf. Then `used` times:
+//    the best score. w = p / max(sum of the taken p in that order, 2^-14), or w = p where weights are not
+//    renormalised; then w * scale; then, where experts have scales, w * theirs.
+// 9. Experts: g = gate(x), u = up(x), each + the expert's bias where there is one. One of
+//      h = SiLU(g) * u
+//      h = g / (1 + exp(-(g * (GELU_LINEAR + GELU_CUBIC * (g * g))))) * u
+//      h = g' / (1 + exp(-(g' * GLU_SLOPE))) * (u' + 1), g' = g, at most 7; u' = u, at least -7 and at most 7
+//    y = down(h), + bias. Combination per token: c = w0 * y0, then c += wk * yk in router order, then out += c.
 //
 // 10. Gated DeltaNet. Convolution over the last 4 inputs u of a channel, or the last 4 that are d tokens apart,
 //    oldest first: one running sum from +0 of w[j] * u[j], then SiLU. Step of a value head with state S[dk][dv], sums over i = 0, 1, .. from +0:
 //      q = (q * rq) * scale, k = k * rk, with r = 1 / sqrt(s + eps), s = the sum of squares as in 4
 //      S[i][j] = S[i][j] * exp(g);  e[j] = (v[j] - sum of S[i][j] * k[i]) * beta
 //      S[i][j] = S[i][j] + e[j] * k[i];  o[j] = sum of S[i][j] * q[i]
-//    Its gates: g = rate * softplus(g' + bias), beta = sigmoid(beta').
+//    Its gates: g = rate * softplus(g' + bias), beta = sigmoid(beta'). A gate on what attention gives is
+//    x * sigmoid(g) or x * softplus(g), one g for each value or for each so many values in a row.
 // 11. Total of n logits: spans of 512 of them, each with M = max (NaN never wins) and l = sum of exp(x - M) as
 //    in 4, or of exp(x) where M = -Inf; those with more than -Inf are joined in their order as in 7. Gives M (+0 for either zero) and l of all:
 //    log(l) + M is the logarithm of the sum of all exp(x).
@@ -83,6 +95,11 @@ constexpr float EXP_POLY[6] = {0x1.a12528p-13f, 0x1.6d4362p-10f, 0x1.1110e0p-7f,
                                0x1.5554e8p-5f,  0x1.555556p-3f,  0.5f};
 // atanh(s) / s in u = s * s on u <= 1/9, interpolated likewise: ln(1 + t) = 2 atanh(t / (t + 2)).
 constexpr float LOG1P_POLY[5] = {0x1.2055eep-3f, 0x1.1e5cfcp-3f, 0x1.99da14p-3f, 0x1.5554e2p-2f, 1.0f};
+// GELU by tanh: (1 + tanh(t)) / 2 = 1 / (1 + exp(-2 t)), here 2 t = g * (linear + cubic * g^2).
+constexpr float GELU_LINEAR = 0x1.988454p+0f;  // 2 sqrt(2 / pi)
+constexpr float GELU_CUBIC = 0x1.2444f2p-4f;   // 0.044715 of it
+constexpr float GLU_LIMIT = 7.0f;    // of gpt-oss, as is the slope
+constexpr float GLU_SLOPE = 1.702f;
 constexpr float ROUND_MAGIC = 12582912.0f;  // 1.5 * 2^23: (v + M) - M rounds half to even, |v| < 2^22
 constexpr float TINY_AMAX = 0x1p-120f;
 constexpr float LEAST_WEIGHT_SUM = 0x1p-14f;

@@ -120,16 +120,26 @@ void Engine::head_norm_rope(float* x, int64_t n, int heads, int head_dim, const 
   });
 }
 
-void Engine::route(const float* logits, int64_t n, int64_t count, int64_t used, int32_t* ids,
+void Engine::rope(const RopeArgs& a) {
+  const Call call(busy_);
+  const auto rotate = a.adjacent ? ops_.rotate_adjacent : ops_.rotate;
+  for_rows(a.n, 2 * a.half * a.heads, [&](int64_t i, int) {
+    const int64_t at = (a.start + i) * a.half;
+    for (int64_t h = i * a.heads; h < (i + 1) * a.heads; ++h)
+      rotate(a.x + h * a.head_dim + a.first, a.cos + at, a.sin + at, a.half);
+  });
+}
+
+void Engine::route(const float* logits, int64_t n, int64_t count, int64_t used, const Routing& r, int32_t* ids,
                    float* weights) {
   const Call call(busy_);
   for_rows(n, count * used, [&](int64_t i, int thread) {
-    ops_.route(logits + i * count, count, used, ids + i * used, weights + i * used,
+    ops_.route(logits + i * count, count, used, r, ids + i * used, weights + i * used,
                reinterpret_cast<float*>(scratch(thread)));
   });
 }
 
-// Two jobs on all threads: gate and up with SwiGLU, then down. A unit is some rows of one expert for
+// Two jobs on all threads: gate and up with the activation, then down. A unit is some rows of one expert for
 // all tokens that chose it, so an expert's bytes are read once per call.
 void Engine::experts(const ExpertsArgs& a) {
   const Call call(busy_);
@@ -140,7 +150,7 @@ void Engine::experts(const ExpertsArgs& a) {
     if (a.base[a.ids[p]] != 0) ++first_[a.ids[p] + 1];
   groups_.clear();
   for (int64_t e = 0; e < a.count; ++e) {
-    if (first_[e + 1] != 0) groups_.push_back({a.base[e], first_[e], first_[e + 1]});
+    if (first_[e + 1] != 0) groups_.push_back({a.base[e], e, first_[e], first_[e + 1]});
     first_[e + 1] += first_[e];
   }
   const int64_t pairs = first_[a.count];
@@ -179,7 +189,11 @@ void Engine::experts(const ExpertsArgs& a) {
                            tokens, scratch(thread)});
       a.up.format->rows({a.up.in(g.slot).data, embd, row, end, gathered_other_.data() + at,
                          up_outs_.data() + at, tokens, scratch(thread)});
-      for (int64_t i = at; i < at + tokens; ++i) ops_.swiglu(outs_[i] + row, up_outs_[i] + row, end - row);
+      for (int64_t i = at; i < at + tokens; ++i) {
+        add_bias(outs_[i], a.gate_bias, g.expert, ff, row, end);
+        add_bias(up_outs_[i], a.up_bias, g.expert, ff, row, end);
+        ops_.glu[a.activation](outs_[i] + row, up_outs_[i] + row, end - row);
+      }
     }
   });
   down(a, pairs);
@@ -194,12 +208,12 @@ void Engine::down(const ExpertsArgs& a, int64_t pairs) {
   const int64_t parts = (embd + step - 1) / step;
   pool_.run(groups * parts, [&](int64_t unit, int thread) {
     const Group& g = groups_[unit / parts];
-    const int64_t row = unit % parts * step;
+    const int64_t row = unit % parts * step, end = std::min(row + step, embd);
     for (int64_t t = 0; t < g.size; t += TOKEN_TILE) {
-      const int64_t at = g.first + t;
-      a.down.format->rows({a.down.in(g.slot).data, ff, row, std::min(row + step, embd),
-                           hidden_rows_.acts() + at, up_outs_.data() + at, std::min(TOKEN_TILE, g.size - t),
-                           scratch(thread)});
+      const int64_t at = g.first + t, tokens = std::min(TOKEN_TILE, g.size - t);
+      a.down.format->rows({a.down.in(g.slot).data, ff, row, end, hidden_rows_.acts() + at,
+                           up_outs_.data() + at, tokens, scratch(thread)});
+      for (int64_t i = at; i < at + tokens; ++i) add_bias(up_outs_[i], a.down_bias, g.expert, embd, row, end);
     }
   });
 }
@@ -245,14 +259,24 @@ void Engine::keyed_values(const float* key, const float* query, const float* val
   });
 }
 
-void Engine::swiglu(float* gate, const float* up, int64_t size) {
+void Engine::add_row(float* a, const float* b, int64_t n, int64_t cols) {
   const Call call(busy_);
-  for_parts(size, [&](int64_t at, int64_t some) { ops_.swiglu(gate + at, up + at, some); });
+  for_rows(n, cols, [&](int64_t i, int) { ops_.add(a + i * cols, b, cols); });
 }
 
-void Engine::sigmoid_gate(float* x, const float* gate, int64_t n, int64_t cols, int64_t gates) {
+void Engine::glu(float* gate, const float* up, int64_t size, Activation activation) {
   const Call call(busy_);
-  for_rows(n, cols, [&](int64_t i, int) { ops_.sigmoid_gate(x + i * cols, gate + i * gates, gates == 1, cols); });
+  for_parts(size, [&](int64_t at, int64_t some) { ops_.glu[activation](gate + at, up + at, some); });
+}
+
+void Engine::gate(Gate kind, float* x, const float* gate, int64_t n, int64_t cols, int64_t gates) {
+  const Call call(busy_);
+  const bool each = gates == cols;
+  const int64_t parts = each ? 1 : gates, part = cols / parts;
+  for_rows(n, cols, [&](int64_t i, int) {
+    for (int64_t p = 0; p < parts; ++p)
+      ops_.gates[kind](x + i * cols + p * part, gate + i * gates + p, !each, part);
+  });
 }
 
 void Engine::delta_gates(float* decay, float* beta, const float* rate, const float* bias, int64_t n,

@@ -83,6 +83,18 @@ struct AttentionArgs {
   int64_t n, start;
   int heads, kv_heads, head_dim;
   float scale;
+  int64_t window = NO_WINDOW;
+  const float* sinks = nullptr;  // [heads]
+};
+
+// Values first .. first + 2 * half - 1 of each head are rotated.
+struct RopeArgs {
+  float* x;
+  const float* cos;
+  const float* sin;
+  int64_t n, start, half;
+  int heads, head_dim, first;
+  bool adjacent;
 };
 
 struct ConvArgs {
@@ -126,6 +138,11 @@ struct ExpertsArgs {
   int64_t n, used, count;
   ExpertMatrixRef gate, up, down;
   float* y;
+  Activation activation = ACT_SILU;
+  // Of every expert, [count][rows], or null.
+  const float* gate_bias = nullptr;
+  const float* up_bias = nullptr;
+  const float* down_bias = nullptr;
 };
 
 // The frame of every call: alone, and in the contract's floating-point mode.
@@ -149,6 +166,7 @@ class Engine {
                 int64_t groups = 1);
   void head_norm_rope(float* x, int64_t n, int heads, int head_dim, const float* weight, float eps,
                       const float* cos, const float* sin, int64_t half, int64_t start);
+  void rope(const RopeArgs& a);
   void store_kv(const StoreKvArgs& a);
   void attention(const AttentionArgs& a);
   void store_rows(const float* x, int64_t n, int64_t cols, uint16_t* to);
@@ -156,7 +174,8 @@ class Engine {
   void attention_chosen(const AttentionArgs& a, const int32_t* chosen, int64_t width);
   void conv_step(const ConvArgs& a);
   void delta_net(const DeltaArgs& a);
-  void route(const float* logits, int64_t n, int64_t count, int64_t used, int32_t* ids, float* weights);
+  void route(const float* logits, int64_t n, int64_t count, int64_t used, const Routing& r, int32_t* ids,
+             float* weights);
   void experts(const ExpertsArgs& a);
   void combine(const float* y, const float* weights, int64_t n, int64_t used, int64_t cols, float* out);
   void add(float* a, const float* b, int64_t size);
@@ -165,8 +184,9 @@ class Engine {
   void inject(float* streams, const float* x, const float* logits, int64_t n, int64_t count, int64_t cols);
   void keyed_values(const float* key, const float* query, const float* value, int64_t n, int64_t count,
                     int64_t cols, float* out);
-  void swiglu(float* gate, const float* up, int64_t size);
-  void sigmoid_gate(float* x, const float* gate, int64_t n, int64_t cols, int64_t gates);
+  void add_row(float* a, const float* b, int64_t n, int64_t cols);  // b [cols] to each row
+  void glu(float* gate, const float* up, int64_t size, Activation activation);
+  void gate(Gate kind, float* x, const float* gate, int64_t n, int64_t cols, int64_t gates);
   void delta_gates(float* decay, float* beta, const float* rate, const float* bias, int64_t n, int64_t heads);
   void embed(const MatrixRef& w, const int32_t* ids, int64_t n, float* out);
   void total(const float* x, int64_t n, float* out);  // out: M and l of the contract
@@ -176,6 +196,7 @@ class Engine {
  private:
   struct Group {  // the (token, slot) pairs of one expert
     uint64_t slot;
+    int64_t expert;
     int64_t first, size;  // in pairs_
   };
 
@@ -196,6 +217,10 @@ class Engine {
   void down(const ExpertsArgs& a, int64_t pairs);
   const float* block_keys(const ChooseArgs& a, int64_t count);
   void gather(const AttentionArgs& a, const int32_t* chosen, int64_t count, uint8_t* keys, uint8_t* values);
+  // Adds rows row0 <= r < row1 of an expert's bias, if there is one.
+  void add_bias(float* out, const float* bias, int64_t expert, int64_t rows, int64_t row0, int64_t row1) {
+    if (bias != nullptr) ops_.add(out + row0, bias + expert * rows + row0, row1 - row0);
+  }
   template <class Body>
   void for_spans(int64_t n, const Body& body);  // body(span, its first logit, how many)
 

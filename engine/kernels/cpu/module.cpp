@@ -127,6 +127,25 @@ Checked head_norm_rope(const Engine&, handle x_, int heads, int head_dim, handle
           room};
 }
 
+Checked rope(const Engine&, handle x_, int heads, int head_dim, int first, bool adjacent, handle cos_,
+             handle sin_, int64_t start) {
+  const char* call = "rope";
+  require(heads > 0 && head_dim > 0, call, "there is no head");
+  const Array x(call, "x", x_, Kind::f32, {ANY, static_cast<int64_t>(heads) * head_dim}, true);
+  const Array cos(call, "cos", cos_, Kind::f32, {ANY, ANY});
+  const Array sin(call, "sin", sin_, Kind::f32, {cos.size(0), cos.size(1)});
+  require(first >= 0 && first + 2 * cos.size(1) <= head_dim, call, "cos and sin rotate more than a head has");
+  const int64_t room = check_span(call, start, x.size(0), cos.size(0));
+  const RopeArgs args = {x.data<float>(), cos.data<float>(), sin.data<float>(), x.size(0), start,
+                         cos.size(1),     heads,             head_dim,          first,     adjacent};
+  return {[args](Engine& e, int64_t at) {
+            RopeArgs a = args;
+            a.start += at;
+            e.rope(a);
+          },
+          room};
+}
+
 // The type of the arrays tells the format: bytes are Q8_0.
 struct Caches {
   KvFormat format;
@@ -174,7 +193,7 @@ Checked store_kv(const Engine&, handle k_, handle v_, handle k_cache, handle v_c
 }
 
 Checked attention(const Engine&, handle q_, handle k_cache, handle v_cache, int64_t start, int kv_heads,
-               int head_dim, float scale, handle out_) {
+               int head_dim, float scale, handle out_, int64_t window, handle sinks_) {
   const char* call = "attention";
   check_heads(call, kv_heads, head_dim);
   const int64_t kv_cols = static_cast<int64_t>(kv_heads) * head_dim;
@@ -182,6 +201,11 @@ Checked attention(const Engine&, handle q_, handle k_cache, handle v_cache, int6
   require(q.size(1) > 0 && q.size(1) % kv_cols == 0, call,
           "the columns of q must be a multiple of kv_heads * head_dim");
   const Array out(call, "out", out_, Kind::f32, {q.size(0), q.size(1)}, true);
+  const int64_t heads = q.size(1) / head_dim;
+  const Array sinks(call, "sinks", sinks_, Kind::f32, {ANY});
+  require(sinks.size(0) == 0 || sinks.size(0) == heads, call,
+          std::to_string(sinks.size(0)) + " sinks do not fit " + std::to_string(heads) + " heads");
+  require(window >= 0, call, "the window is negative");
   const Caches caches(call, k_cache, v_cache, kv_heads, head_dim, false);
   const int64_t room = check_span(call, start, q.size(0), caches.k.size(0));
   const AttentionArgs args = {q.data<float>(),
@@ -191,10 +215,12 @@ Checked attention(const Engine&, handle q_, handle k_cache, handle v_cache, int6
                               out.data<float>(),
                               q.size(0),
                               start,
-                              static_cast<int>(q.size(1) / head_dim),
+                              static_cast<int>(heads),
                               kv_heads,
                               head_dim,
-                              scale};
+                              scale,
+                              window == 0 ? NO_WINDOW : window,
+                              sinks.size(0) == 0 ? nullptr : sinks.data<float>()};
   return {[args](Engine& e, int64_t at) {
             AttentionArgs a = args;
             a.start += at;
@@ -247,20 +273,44 @@ Checked delta_net(const Engine&, handle qkv_, handle g_, handle beta_, handle st
   return {[args](Engine& e, int64_t) { e.delta_net(args); }};
 }
 
-Checked route(const Engine&, handle logits_, int64_t used, handle ids_, handle weights_) {
+// The values of an array, null for an empty one.
+const float* optional(const char* call, const char* name, handle object,
+                      std::initializer_list<int64_t> shape) {
+  return nb::len(object) == 0 ? nullptr : Array(call, name, object, Kind::f32, shape).data<float>();
+}
+
+Checked route(const Engine&, handle logits_, int64_t used, handle ids_, handle weights_, bool sigmoid,
+              bool normalise, float scale, int64_t groups, int64_t groups_used, handle bias,
+              handle selection_bias, handle expert_scale) {
   const Array logits("route", "logits", logits_, Kind::f32, {ANY, ANY});
   require(used > 0 && used <= logits.size(1), "route",
           std::to_string(used) + " of " + std::to_string(logits.size(1)) + " experts is not possible");
-  require(logits.size(1) <= MAX_COLS, "route", "too many experts");
+  const int64_t count = logits.size(1);
+  require(count <= MAX_EXPERTS, "route", "too many experts");
+  require(groups > 0 && groups_used > 0 && groups_used <= groups && count % groups == 0 &&
+              groups_used * (count / groups) >= used,
+          "route",
+          std::to_string(groups_used) + " of " + std::to_string(groups) + " groups of " + std::to_string(count) +
+              " experts is not possible");
   const Array ids("route", "ids", ids_, Kind::i32, {logits.size(0), used}, true);
   const Array weights("route", "weights", weights_, Kind::f32, {logits.size(0), used}, true);
-  return {[=, logits = logits.data<float>(), n = logits.size(0), count = logits.size(1),
-           ids = ids.data<int32_t>(), weights = weights.data<float>()](
-              Engine& e, int64_t) { e.route(logits, n, count, used, ids, weights); }};
+  const Routing r = {sigmoid, normalise, scale, groups, groups_used, optional("route", "bias", bias, {count}),
+                     optional("route", "selection_bias", selection_bias, {count}),
+                     optional("route", "expert_scale", expert_scale, {count})};
+  return {[=, logits = logits.data<float>(), n = logits.size(0), ids = ids.data<int32_t>(),
+           weights = weights.data<float>()](Engine& e, int64_t) {
+    e.route(logits, n, count, used, r, ids, weights);
+  }};
+}
+
+Activation activation_of(const char* call, int number) {
+  require(number >= 0 && number < ACTIVATIONS, call, "there is no activation " + std::to_string(number));
+  return static_cast<Activation>(number);
 }
 
 Checked experts(const Engine& e, handle x_, handle ids_, handle base_, const PyExpertMatrix& gate,
-             const PyExpertMatrix& up, const PyExpertMatrix& down, handle y_) {
+             const PyExpertMatrix& up, const PyExpertMatrix& down, handle y_, int activation,
+             handle gate_bias, handle up_bias, handle down_bias) {
   const char* call = "experts";
   require(gate.rows == up.rows && gate.cols == up.cols && down.cols == gate.rows && down.rows == gate.cols,
           call, "gate, up and down do not fit together");
@@ -277,7 +327,11 @@ Checked experts(const Engine& e, handle x_, handle ids_, handle base_, const PyE
                             expert_matrix(e.ops(), gate),
                             expert_matrix(e.ops(), up),
                             expert_matrix(e.ops(), down),
-                            y.data<float>()};
+                            y.data<float>(),
+                            activation_of(call, activation),
+                            optional(call, "gate_bias", gate_bias, {base.size(0), gate.rows}),
+                            optional(call, "up_bias", up_bias, {base.size(0), up.rows}),
+                            optional(call, "down_bias", down_bias, {base.size(0), down.rows})};
   return {[args](Engine& e, int64_t) { e.experts(args); }, NO_LIMIT, [args] {
             check_ids("experts", args.ids, args.n * args.used, args.count);
             return std::all_of(args.ids, args.ids + args.n * args.used,
@@ -313,20 +367,30 @@ Checked scale(const Engine&, handle x_, float factor) {
       Engine& e, int64_t) { e.scale(x, factor, size); }};
 }
 
-Checked swiglu(const Engine&, handle gate_, handle up_) {
-  const Array gate("swiglu", "gate", gate_, Kind::f32, {ANY, ANY}, true);
-  const Array up("swiglu", "up", up_, Kind::f32, {gate.size(0), gate.size(1)});
-  return {[gate = gate.data<float>(), up = up.data<float>(), size = gate.size(0) * gate.size(1)](
-      Engine& e, int64_t) { e.swiglu(gate, up, size); }};
+Checked add_row(const Engine&, handle a_, handle b_) {
+  const Array a("add_row", "a", a_, Kind::f32, {ANY, ANY}, true);
+  const Array b("add_row", "b", b_, Kind::f32, {a.size(1)});
+  return {[a = a.data<float>(), b = b.data<float>(), n = a.size(0), cols = a.size(1)](
+      Engine& e, int64_t) { e.add_row(a, b, n, cols); }};
 }
 
-Checked sigmoid_gate(const Engine&, handle x_, handle gate_) {
-  const Array x("sigmoid_gate", "x", x_, Kind::f32, {ANY, ANY}, true);
-  const Array gate("sigmoid_gate", "gate", gate_, Kind::f32, {x.size(0), ANY});
-  require(gate.size(1) == 1 || gate.size(1) == x.size(1), "sigmoid_gate",
-          "gate has " + std::to_string(gate.size(1)) + " columns, must have 1 or those of x");
+Checked glu(const Engine&, handle gate_, handle up_, int activation) {
+  const Array gate("glu", "gate", gate_, Kind::f32, {ANY, ANY}, true);
+  const Array up("glu", "up", up_, Kind::f32, {gate.size(0), gate.size(1)});
+  return {[gate = gate.data<float>(), up = up.data<float>(), size = gate.size(0) * gate.size(1),
+           kind = activation_of("glu", activation)](Engine& e, int64_t) { e.glu(gate, up, size, kind); }};
+}
+
+template <Gate KIND>
+Checked gate(const Engine&, handle x_, handle gate_) {
+  const char* call = KIND == GATE_SIGMOID ? "sigmoid_gate" : "softplus_gate";
+  const Array x(call, "x", x_, Kind::f32, {ANY, ANY}, true);
+  const Array gate(call, "gate", gate_, Kind::f32, {x.size(0), ANY});
+  require(gate.size(1) > 0 && x.size(1) % gate.size(1) == 0, call,
+          "gate has " + std::to_string(gate.size(1)) + " columns, must divide the " + std::to_string(x.size(1)) +
+              " of x");
   return {[x = x.data<float>(), gate = gate.data<float>(), n = x.size(0), cols = x.size(1),
-           gates = gate.size(1)](Engine& e, int64_t) { e.sigmoid_gate(x, gate, n, cols, gates); }};
+           gates = gate.size(1)](Engine& e, int64_t) { e.gate(KIND, x, gate, n, cols, gates); }};
 }
 
 Checked delta_gates(const Engine&, handle decay_, handle beta_, handle rate_, handle bias_) {
@@ -429,6 +493,7 @@ NB_MODULE(_cpu, m) {
   define<&matmul>(engine, program, "matmul");
   define<&rms_norm>(engine, program, "rms_norm");
   define<&head_norm_rope>(engine, program, "head_norm_rope");
+  define<&rope>(engine, program, "rope");
   define<&store_kv>(engine, program, "store_kv");
   define<&attention>(engine, program, "attention");
   define<&conv_step>(engine, program, "conv_step");
@@ -444,8 +509,10 @@ NB_MODULE(_cpu, m) {
   define<&store_rows>(engine, program, "store_rows");
   define<&choose_blocks>(engine, program, "choose_blocks");
   define<&attention_chosen>(engine, program, "attention_chosen");
-  define<&swiglu>(engine, program, "swiglu");
-  define<&sigmoid_gate>(engine, program, "sigmoid_gate");
+  define<&add_row>(engine, program, "add_row");
+  define<&glu>(engine, program, "glu");
+  define<&gate<GATE_SIGMOID>>(engine, program, "sigmoid_gate");
+  define<&gate<GATE_SOFTPLUS>>(engine, program, "softplus_gate");
   define<&delta_gates>(engine, program, "delta_gates");
   define<&embed>(engine, program, "embed");
   define<&total>(engine, program, "total");

@@ -58,10 +58,19 @@ struct AttentionJob {
   int64_t start, row0, row1;
   int head0, head1, heads, kv_head, kv_heads, head_dim;
   float scale;
+  int64_t window;
+  const float* sinks;  // of all heads, or null
   float* states;
   int64_t span;
   uint8_t* scratch;
 };
+
+constexpr int64_t NO_WINDOW = INT64_MAX;
+
+// The first key that the query at `position` sees.
+constexpr int64_t first_key(int64_t position, int64_t window) {
+  return position < window ? 0 : position - window + 1;
+}
 
 // A record: m, l, padding to 16 floats, then o.
 constexpr int RECORD_HEAD = 16;
@@ -110,9 +119,23 @@ struct DeltaJob {
 
 constexpr int64_t DELTA_TOKENS = 128;  // whose unit vectors wait in the scratch
 
+enum Gate { GATE_SIGMOID, GATE_SOFTPLUS, GATES };
+
+// What a router does beside choosing so many experts (contract, point 8). Arrays of a value per expert, or null.
+struct Routing {
+  bool sigmoid = false, normalise = true;
+  float scale = 1.0f;
+  int64_t groups = 1, groups_used = 1;
+  const float* bias = nullptr;
+  const float* selection_bias = nullptr;
+  const float* expert_scale = nullptr;
+};
+
+enum Activation { ACT_SILU, ACT_GELU, ACT_CLAMPED, ACTIVATIONS };
 
 constexpr int64_t SCRATCH_BYTES = 1 << 20;
 constexpr int64_t MAX_COLS = 1 << 18;  // bounds every use of the scratch
+constexpr int64_t MAX_EXPERTS = MAX_COLS / 4;
 constexpr int MAX_HEAD_DIM = 512;
 constexpr int MAX_INDEX_HEADS = 16;
 constexpr int ATTENTION_ROWS = 8;    // queries that share a pass over the keys
@@ -126,17 +149,20 @@ struct OpTable {
   void (*quantise)(const float* x, int64_t cols, int block, const ActOut& out);
   void (*rms_norm)(const float* x, const float* weight, float eps, int64_t n, float* out);
   void (*rotate)(float* head, const float* cos, const float* sin, int64_t half);
+  void (*rotate_adjacent)(float* head, const float* cos, const float* sin, int64_t half);
   void (*store_kv[KV_FORMATS])(const StoreKvJob&);
   void (*attention[KV_FORMATS])(const AttentionJob&);
   // One query: joins its records of `spans` spans, `stride` floats apart, in the first, and
-  // writes out[head_dim].
-  void (*join_attention)(float* states, int64_t stride, int64_t spans, int head_dim, float* out);
+  // writes out[head_dim]. `sink` may be null.
+  void (*join_attention)(float* states, int64_t stride, int64_t spans, const float* sink, int head_dim,
+                         float* out);
   void (*conv_step)(const ConvJob&);
   void (*delta_net)(const DeltaJob&);
-  void (*route)(const float* logits, int64_t count, int64_t used, int32_t* ids, float* weights,
+  void (*route)(const float* logits, int64_t count, int64_t used, const Routing& r, int32_t* ids, float* weights,
                 float* scratch);
-  void (*swiglu)(float* gate, const float* up, int64_t n);  // gate = SiLU(gate) * up
-  void (*sigmoid_gate)(float* x, const float* gate, bool one, int64_t n);  // `one`: gate[0] for all
+  void (*glu[ACTIVATIONS])(float* gate, const float* up, int64_t n);  // gate = activation(gate, up)
+  // x[i] *= activation of gate[i], or of gate[0] for all.
+  void (*gates[GATES])(float* x, const float* gate, bool one, int64_t n);
   void (*delta_gates)(float* decay, float* beta, const float* rate, const float* bias, int64_t heads);
   void (*combine)(const float* y, const float* weights, int64_t used, int64_t n, float* out);
   void (*add)(float* a, const float* b, int64_t n);

@@ -23,7 +23,8 @@ void Engine::attention(const AttentionArgs& a) {
   const Call call(busy_);
   const int group = a.heads / a.kv_heads, threads = pool_.threads();
   const int64_t row_parts = (a.n + ATTENTION_ROWS - 1) / ATTENTION_ROWS;
-  const int64_t spans = (a.start + a.n - 1) / KEY_SPAN + 1;
+  const int64_t first_span = first_key(a.start, a.window) / KEY_SPAN;
+  const int64_t spans = (a.start + a.n - 1) / KEY_SPAN + 1 - first_span;
   const bool split = row_parts == 1 && spans > 1 && threads > 1;
   const int64_t row_units = split ? spans : row_parts;
   int step = std::min(group, ATTENTION_HEADS);
@@ -43,17 +44,20 @@ void Engine::attention(const AttentionArgs& a) {
     const int64_t span = split ? unit / per_row : 0;
     ops_.attention[a.format]({a.q, a.k_cache, a.v_cache, a.out, a.start, row,
                               std::min(row + ATTENTION_ROWS, a.n), head0, head1, a.heads, kv_head, a.kv_heads,
-                              a.head_dim, a.scale,
-                              split ? states + span * span_size + a.n * head0 * record : nullptr, span,
-                              scratch(thread)});
+                              a.head_dim, a.scale, a.window, a.sinks,
+                              split ? states + span * span_size + a.n * head0 * record : nullptr,
+                              first_span + span, scratch(thread)});
   });
   if (!split) return;
   for_rows(a.n * a.heads, spans * a.head_dim, [&](int64_t i, int) {
     const int64_t row = i / a.heads;
     const int head = static_cast<int>(i % a.heads), first = head % group / step * step;
     const int head0 = head - head % group + first, count = std::min(step, group - first);
-    ops_.join_attention(states + (a.n * head0 + row * count + head - head0) * record, span_size,
-                        (a.start + row) / KEY_SPAN + 1, a.head_dim, a.out + i * a.head_dim);
+    const int64_t own = first_key(a.start + row, a.window) / KEY_SPAN;  // its first span
+    ops_.join_attention(
+        states + (own - first_span) * span_size + (a.n * head0 + row * count + head - head0) * record, span_size,
+        (a.start + row) / KEY_SPAN + 1 - own, a.sinks == nullptr ? nullptr : a.sinks + head, a.head_dim,
+        a.out + i * a.head_dim);
   });
 }
 

@@ -9,8 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Literal
 
 KeyValue = bool | int | float | str
+Activation = Literal["silu", "gelu", "clamped"]
+"""What a gated feed-forward does with gate and up: SiLU(g) * u; GELU(g) * u, by tanh; that of
+gpt-oss, g * sigmoid(1.702 g) * (u + 1) with g at most 7 and u within -7 and 7."""
+
+QKNorm = Literal["none", "head", "row", "optional"]
+"""Norms of queries and keys: none, each head on its own, all heads at once, or of heads where the
+file has them."""
 
 PLAIN_ATTENTION: Mapping[str, tuple[KeyValue, ...]] = {
     "attention.causal": (True,),
@@ -18,16 +27,13 @@ PLAIN_ATTENTION: Mapping[str, tuple[KeyValue, ...]] = {
 }
 """`fixed` of a family whose tokens see all tokens before them."""
 
-SOFTMAX_ROUTER: Mapping[str, tuple[KeyValue, ...]] = {
-    "expert_gating_func": (0, 1),  # unset, softmax
-    "expert_group_count": (0, 1),
-    "expert_group_used_count": (0, 1),
-    "expert_weights_norm": (True,),
-    # llama.cpp reads a missing key as 0 and takes 0 as "do not scale".
-    "expert_weights_scale": (0.0, 1.0),
-    "leading_dense_block_count": (0,),
-}
-"""`fixed` of a family with experts in every layer, weights by softmax and renormalised."""
+
+class Gating(IntEnum):
+    """What a router makes of its logits: the values of `expert_gating_func`."""
+
+    SOFTMAX = 1
+    SIGMOID = 2
+    SOFTMAX_OF_CHOSEN = 3  # by which the weights add up to 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +45,38 @@ class Family:
     """
 
     architecture: str
-    experts: bool = True  # routed experts in every layer; else one feed-forward
-    shared_expert: bool = False  # beside them one that every token uses, weighed by a gate
+    experts: bool = True  # routed experts; else one feed-forward in every layer
+    dense_too: bool = False  # files without an expert count have no experts
+    wide_experts: bool = False  # without a width of their own they have that of a dense layer
+    # Beside them one that every token uses: plain, or gated, weighed by a number of its own.
+    shared_expert: Literal["none", "plain", "gated"] = "none"
+    activation: Activation = "silu"
+    # Of the router, where the file does not say.
+    gating: Gating = Gating.SOFTMAX
+    normalise: bool = True
+    selection_bias: bool = False  # the tensor exp_probs_b may be there
+    expert_biases: bool = False  # the router and all matrices of the experts have a bias
     feed_forward_norm: str = "ffn_norm"  # name of the tensor
     mixer_branch_norm: str = ""  # likewise, of what the mixer gives; empty: there is none
     feed_forward_branch_norm: str = ""  # and of what the feed-forward gives
     scaled: bool = False  # keys scale embeddings, branches and logits, as in Granite
     hyper_connections: bool = False  # in place of norm and sum
-    output_gate: bool = False  # attn_q holds for each head its query rows, then its gate rows
+    # Attention. A gate is either in attn_q, for each head its query rows and then its gate rows,
+    # or, with softplus, a tensor of its own.
+    output_gate: bool = False
+    softplus_gate: bool = False
+    qk_norm: QKNorm = "head"
+    biases: tuple[str, ...] = ()  # what of q, k, v, output has a bias: none, three or all
+    sinks: bool = False
+    # Which of so many layers have a window, unless the file says; () for a family without windows.
+    windows: tuple[bool, ...] = ()
+    # Rotation
+    adjacent_pairs: bool = False
+    rotated: float = 1.0  # share of a head, where the file does not say
+    window_rope: bool = False  # layers with a window have a rotation of their own
+    rope_divisors: bool = False  # of layers without a window, where the file has them
+    rope_switch: bool = False  # rope.scaling.finetuned false turns it off
+    # DeltaNet
     delta_net: bool = False  # DeltaNet in all but every so many layers
     tiled: bool = False  # a DeltaNet's value head h reads key head h mod k_heads
     delta_sigmoid: bool = False  # its output passes sigmoid(gate), not SiLU(gate)

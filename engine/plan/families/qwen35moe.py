@@ -11,15 +11,15 @@ exponential of the decay rate into the weights.
 
 from __future__ import annotations
 
-from engine.plan.families.family import PLAIN_ATTENTION, SOFTMAX_ROUTER, Family
+from engine.plan.families.family import PLAIN_ATTENTION, Family
 
 FAMILY = Family(
     architecture="qwen35moe",
-    shared_expert=True,
+    shared_expert="gated",
     feed_forward_norm="post_attention_norm",
     output_gate=True,
     delta_net=True,
     tiled=True,
-    fixed={**PLAIN_ATTENTION, **SOFTMAX_ROUTER, "expert_shared_count": (0, 1)},
-    informative=frozenset({"feed_forward_length", "rope.dimension_sections"}),
+    fixed={**PLAIN_ATTENTION, "expert_shared_count": (0, 1)},
+    informative=frozenset({"rope.dimension_sections"}),
 )

@@ -7,16 +7,14 @@ sum 1, no scale, no shared expert, no bias anywhere.
 
 from __future__ import annotations
 
-from engine.plan.families.family import PLAIN_ATTENTION, SOFTMAX_ROUTER, Family
+from engine.plan.families.family import PLAIN_ATTENTION, Family
 
 FAMILY = Family(
     architecture="qwen3moe",
     fixed={
         **PLAIN_ATTENTION,
-        **SOFTMAX_ROUTER,
         "expert_shared_count": (0,),
         "expert_shared_feed_forward_length": (0,),  # Qwen3-Coder files carry the key with 0
         "nextn_predict_layers": (0,),
     },
-    informative=frozenset({"feed_forward_length"}),  # width of a dense block: there is none
 )

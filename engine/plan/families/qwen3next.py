@@ -6,14 +6,13 @@ tensor, older ones those of queries, keys, values and gate too.
 
 from __future__ import annotations
 
-from engine.plan.families.family import PLAIN_ATTENTION, SOFTMAX_ROUTER, Family
+from engine.plan.families.family import PLAIN_ATTENTION, Family
 
 FAMILY = Family(
     architecture="qwen3next",
-    shared_expert=True,
+    shared_expert="gated",
     feed_forward_norm="post_attention_norm",
     output_gate=True,
     delta_net=True,
-    fixed={**PLAIN_ATTENTION, **SOFTMAX_ROUTER, "expert_shared_count": (0, 1)},
-    informative=frozenset({"feed_forward_length"}),
+    fixed={**PLAIN_ATTENTION, "expert_shared_count": (0, 1)},
 )

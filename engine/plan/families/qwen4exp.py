@@ -9,11 +9,11 @@ mixing norms the streams. The blocks that draft tokens are left out.
 
 from __future__ import annotations
 
-from engine.plan.families.family import PLAIN_ATTENTION, SOFTMAX_ROUTER, Family
+from engine.plan.families.family import PLAIN_ATTENTION, Family
 
 FAMILY = Family(
     architecture="qwen4exp",
-    shared_expert=True,
+    shared_expert="gated",
     hyper_connections=True,
     output_gate=True,
     delta_net=True,
@@ -21,6 +21,6 @@ FAMILY = Family(
     delta_sigmoid=True,
     indexer=True,
     ngrams=True,
-    fixed={**PLAIN_ATTENTION, **SOFTMAX_ROUTER, "expert_shared_count": (0, 1)},
-    informative=frozenset({"feed_forward_length", "rope.dimension_sections", "ple.image_token_id"}),
+    fixed={**PLAIN_ATTENTION, "expert_shared_count": (0, 1)},
+    informative=frozenset({"rope.dimension_sections", "ple.image_token_id"}),
 )

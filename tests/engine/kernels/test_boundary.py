@@ -108,6 +108,19 @@ def test_experts_that_do_not_fit_together(k: Kernels) -> None:
         )  # fmt: skip
 
 
+def test_biases_and_activations_that_do_not_exist(k: Kernels) -> None:
+    m, ids, base = (
+        ExpertMatrix(0, Q8_0.id, 64, 64),
+        np.zeros((1, 1), np.int32),
+        np.zeros(3, np.uint64),
+    )
+    call = (zeros(1, 64), ids, base, m, m, m, zeros(1, 1, 64))
+    with pytest.raises(KernelError, match=r"up_bias must have shape \(3, 64\), has \(3, 32\)"):
+        k.experts(*call, biases=(None, zeros(3, 32), None))
+    with pytest.raises(KernelError, match="'relu' is unknown"):
+        k.experts(*call, activation="relu")
+
+
 def test_experts_that_are_all_absent(k: Kernels) -> None:
     m, y = ExpertMatrix(0, Q8_0.id, 64, 64), zeros(1, 1, 64) + 5
     k.experts(zeros(1, 64), np.zeros((1, 1), np.int32), np.zeros(1, np.uint64), m, m, m, y)
@@ -126,6 +139,26 @@ def test_positions_out_of_range(k: Kernels) -> None:
         k.attention(zeros(1, 48), cache, cache, 0, 2, 24, 1.0, zeros(1, 48))
     with pytest.raises(KernelError, match="positions"):
         k.head_norm_rope(zeros(2, 32), 2, 16, zeros(16), 1e-6, zeros(4, 8), zeros(4, 8), 3)
+    with pytest.raises(KernelError, match="positions"):
+        k.rope(zeros(2, 32), 2, 16, zeros(4, 8), zeros(4, 8), 3)
+
+
+def test_a_rotation_beyond_the_head(k: Kernels) -> None:
+    with pytest.raises(KernelError, match="rope: cos and sin rotate more than a head has"):
+        k.rope(zeros(2, 32), 2, 16, zeros(4, 8), zeros(4, 8), 0, first=1)
+
+
+def test_windows_and_sinks_that_do_not_fit(k: Kernels) -> None:
+    cache, q = np.zeros((64, 32), np.float16), zeros(1, 64)
+    with pytest.raises(KernelError, match="attention: the window is negative"):
+        k.attention(q, cache, cache, 0, 2, 16, 1.0, q, -1)
+    with pytest.raises(KernelError, match="attention: 2 sinks do not fit 4 heads"):
+        k.attention(q, cache, cache, 0, 2, 16, 1.0, q, 0, zeros(2))
+
+
+def test_gates_that_do_not_divide(k: Kernels) -> None:
+    with pytest.raises(KernelError, match="softplus_gate: gate has 3 columns, must divide the 8"):
+        k.softplus_gate(zeros(1, 8), zeros(1, 3))
 
 
 def test_caches_of_the_wrong_kind(k: Kernels) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from engine.kernels import reference
-from engine.kernels.table import available_isas
+from engine.kernels.table import ACTIVATIONS, available_isas
 from tests.engine.kernels.blocks import assert_same_bits
 from tests.engine.kernels.conftest import kernels
 
@@ -38,33 +38,53 @@ def test_reference_softplus_and_sigmoid_are_near_the_truth() -> None:
 
 
 @settings(max_examples=40, deadline=None)
-@given(n=st.integers(1, 5), cols=st.integers(1, 300), seed=seeds)
-def test_swiglu(n: int, cols: int, seed: int) -> None:
+@given(
+    n=st.integers(1, 5),
+    cols=st.integers(1, 300),
+    seed=seeds,
+    activation=st.sampled_from(ACTIVATIONS),
+)
+def test_glu(n: int, cols: int, seed: int, activation: str) -> None:
     rng = np.random.default_rng(seed)
     gate, up = normal(rng, n, cols), normal(rng, n, cols)
-    want = reference.swiglu(gate, up)
-    truth = torch.nn.functional.silu(torch.from_numpy(gate)) * torch.from_numpy(up)
-    with np.errstate(all="ignore"):
-        sound = np.isfinite(want) & (np.abs(gate) < 80)
-        np.testing.assert_allclose(want[sound], truth.numpy()[sound], rtol=1e-5, atol=1e-30)
+    want = reference.glu(gate, up, activation)
+    g, u = (torch.from_numpy(x.astype(np.float64)) for x in (gate, up))
+    if activation == "silu":
+        truth = torch.nn.functional.silu(g) * u
+    elif activation == "gelu":
+        truth = torch.nn.functional.gelu(g, approximate="tanh") * u
+    else:  # as in the model definition of gpt-oss
+        g, u = g.clamp(max=7.0), u.clamp(min=-7.0, max=7.0)
+        truth = g * torch.sigmoid(1.702 * g) * (u + 1)
+    # Where the exponential ends the product is as good as 0.
+    sound = np.isfinite(want) & (np.abs(gate) < 40) & (np.abs(up) < 1e6)
+    np.testing.assert_allclose(want[sound], truth.numpy()[sound], rtol=2e-5, atol=1e-6)
     for isa in available_isas():
         out = gate.copy()
-        kernels(isa, 2).swiglu(out, up)
+        kernels(isa, 2).glu(out, up, activation)
         assert_same_bits(out, want)
 
 
-@settings(max_examples=40, deadline=None)
-@given(n=st.integers(1, 5), cols=st.integers(1, 300), one=st.booleans(), seed=seeds)
-def test_sigmoid_gate(n: int, cols: int, one: bool, seed: int) -> None:
+@settings(max_examples=60, deadline=None)
+@given(
+    n=st.integers(1, 5), gates=st.integers(1, 40), each=st.integers(1, 70), soft=st.booleans(),
+    seed=seeds,
+)  # fmt: skip
+def test_gates_of_values_and_of_groups(
+    n: int, gates: int, each: int, soft: bool, seed: int
+) -> None:
     rng = np.random.default_rng(seed)
-    x, gate = normal(rng, n, cols), normal(rng, n, 1 if one else cols)
-    want = reference.sigmoid_gate(x, gate)
-    truth = (torch.from_numpy(x) * torch.sigmoid(torch.from_numpy(gate))).numpy()
-    sound = np.isfinite(truth) & (np.abs(gate) < 80)
+    x, gate = normal(rng, n, gates * each), normal(rng, n, gates)
+    want = (reference.softplus_gate if soft else reference.sigmoid_gate)(x, gate)
+    wide = torch.from_numpy(gate.astype(np.float64))
+    factor = torch.nn.functional.softplus(wide, threshold=1000) if soft else torch.sigmoid(wide)
+    with np.errstate(all="ignore"):
+        truth = x * np.repeat(factor.numpy(), each, axis=1)
+    sound = np.isfinite(truth) & (np.abs(np.repeat(gate, each, axis=1)) < 80)
     np.testing.assert_allclose(want[sound], truth[sound], rtol=1e-5, atol=1e-30)
     for isa in available_isas():
-        out = x.copy()
-        kernels(isa, 2).sigmoid_gate(out, gate)
+        out, k = x.copy(), kernels(isa, 2)
+        (k.softplus_gate if soft else k.sigmoid_gate)(out, gate)
         assert_same_bits(out, want)
 
 

@@ -11,9 +11,20 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from engine.gguf.dequant import dequantise
-from engine.gguf.formats import BF16, F16, FORMATS, Q4_0, Q4_K, Q5_K, Q6_K, Q8_0, Format
+from engine.gguf.formats import (
+    BF16,
+    F16,
+    FORMATS,
+    MXFP4,
+    Q4_0,
+    Q4_K,
+    Q5_K,
+    Q6_K,
+    Q8_0,
+    Format,
+)
 from engine.kernels import reference
-from engine.kernels.table import ExpertMatrix, available_isas
+from engine.kernels.table import ACTIVATIONS, ExpertMatrix, available_isas
 from tests.engine.kernels.blocks import (
     WEIGHT_KINDS,
     as_matrix,
@@ -86,6 +97,39 @@ def test_head_norm_rope(
     for isa in available_isas():
         out = x.copy()
         kernels(isa, 2).head_norm_rope(out, heads, head_dim, w, 1e-5, cos, sin, start)
+        assert_same_bits(out, want)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    n=st.integers(1, 5),
+    heads=st.integers(1, 4),
+    pairs=st.integers(1, 40),
+    first=st.integers(0, 70),
+    rest=st.integers(0, 20),
+    adjacent=st.booleans(),
+    start=st.integers(0, 20),
+    seed=seeds,
+)
+def test_rope(
+    n: int, heads: int, pairs: int, first: int, rest: int, adjacent: bool, start: int, seed: int
+) -> None:
+    head_dim = first + 2 * pairs + rest
+    rng = np.random.default_rng(seed)
+    x = normal(rng, n, heads * head_dim)
+    angle = np.arange(32)[:, None] * 10000.0 ** (-np.arange(pairs) / pairs)
+    cos, sin = np.cos(angle).astype(np.float32), np.sin(angle).astype(np.float32)
+    want = reference.rope(x, heads, head_dim, cos, sin, start, first, adjacent)
+    h = x.reshape(n, heads, head_dim).astype(np.float64)
+    part = h[..., first : first + 2 * pairs]
+    # The pairs side by side, as the real and the imaginary part of a number.
+    order = np.arange(2 * pairs) if adjacent else np.arange(2 * pairs).reshape(2, -1).T.ravel()
+    z = np.ascontiguousarray(part[..., order]).view(np.complex128)
+    part[..., order] = (z * np.exp(1j * angle[start : start + n])[:, None]).view(np.float64)
+    np.testing.assert_allclose(want, h.reshape(x.shape), rtol=1e-5, atol=1e-5)
+    for isa in available_isas():
+        out = x.copy()
+        kernels(isa, 2).rope(out, heads, head_dim, cos, sin, start, first=first, adjacent=adjacent)
         assert_same_bits(out, want)
 
 
@@ -174,6 +218,29 @@ def test_experts(formats: tuple[Format, Format, Format], n: int, used: int, seed
             assert_same_bits(y, want)
 
 
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@settings(max_examples=10, deadline=None)
+@given(biased=st.booleans(), seed=seeds)
+def test_experts_of_other_kinds(activation: str, biased: bool, seed: int) -> None:
+    """Biases, and what comes behind gate and up; widths that are no multiple of anything."""
+    rng = np.random.default_rng(seed)
+    formats, count, embd, ff, n = (MXFP4, Q8_0, Q8_0), 4, 96, 160, int(rng.integers(1, 7))
+    parts, arena, (gate, up, down) = make_experts(rng, formats, count, embd, ff)
+    x = normal(rng, n, embd)
+    ids = np.stack([rng.permutation(count)[:2] for _ in range(n)]).astype(np.int32)
+    base = np.array([arena[e].ctypes.data for e in range(count)], np.uint64)
+    base[1] = 0
+    slots = {e: p for e, p in parts.items() if e != 1}
+    vectors = tuple(normal(rng, count, rows) for rows in (ff, ff, embd))
+    biases = vectors if biased else (None, None, None)
+    want = np.full((n, 2, embd), 7.0, np.float32)
+    reference.experts(x, ids, slots, formats, want, activation, biases)
+    for isa in available_isas():
+        y = np.full((n, 2, embd), 7.0, np.float32)
+        kernels(isa, 2).experts(x, ids, base, gate, up, down, y, activation, biases)
+        assert_same_bits(y, want)
+
+
 def test_experts_are_near_the_truth(isa: str) -> None:
     rng = np.random.default_rng(8)
     formats = (Q8_0, Q8_0, Q8_0)
@@ -206,6 +273,8 @@ def test_combine_and_add(n: int, used: int, cols: int, seed: int) -> None:
         assert_same_bits(out, want)
         kernels(isa, 2).add(out, start)
         assert_same_bits(out, want + start)
+        kernels(isa, 2).add_row(out, start[0])
+        assert_same_bits(out, (want + start) + start[0])
 
 
 @pytest.mark.parametrize("format", FORMATS.values(), ids=lambda f: f.name)

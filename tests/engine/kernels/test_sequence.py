@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from engine.kernels import reference_sequence as reference
-from engine.kernels.table import available_isas
+from engine.kernels.table import NO_SINKS, available_isas
 from tests.engine.kernels.blocks import assert_same_bits
 from tests.engine.kernels.conftest import kernels
 
@@ -102,10 +102,21 @@ def same_but_nan(got: Cache, want: Cache, heads: int, head_dim: int) -> None:
     group=st.integers(1, 9),
     head_dim=st.sampled_from([16, 32, 48, 64, 80, 128]),
     gain=st.sampled_from([0.1, 1.0, 30.0]),
+    window=st.sampled_from([0, 1, 3, 60, 64, 65, 130, 512, 600]),
+    with_sinks=st.booleans(),
     seed=seeds,
 )
 def test_attention(
-    kind: str, n: int, start: int, kv_heads: int, group: int, head_dim: int, gain: float, seed: int
+    kind: str,
+    n: int,
+    start: int,
+    kv_heads: int,
+    group: int,
+    head_dim: int,
+    gain: float,
+    window: int,
+    with_sinks: bool,
+    seed: int,
 ) -> None:
     if kind == "q8_0":
         head_dim = -(-head_dim // 32) * 32
@@ -113,27 +124,35 @@ def test_attention(
     k_cache, v_cache, k, v = make_caches(rng, kind, start + n, kv_heads * head_dim, head_dim)
     q = normal(rng, n, kv_heads * group * head_dim) * np.float32(gain)
     scale = 1 / math.sqrt(head_dim)
-    want = reference.attention(q, k_cache, v_cache, start, kv_heads, head_dim, scale)
+    sinks = normal(rng, kv_heads * group) * np.float32(gain) if with_sinks else NO_SINKS
+    want = reference.attention(
+        q, k_cache, v_cache, start, kv_heads, head_dim, scale, window,
+        sinks if with_sinks else None,
+    )  # fmt: skip
     keys = as_stored(kind, k).reshape(-1, kv_heads, head_dim)
     values = as_stored(kind, v).reshape(-1, kv_heads, head_dim)
     queries = q if kind == "f16" else as_stored("q8_0", q)
     for i in range(n):
         for h in range(kv_heads * group):
             query = queries[i, h * head_dim : (h + 1) * head_dim].astype(np.float64)
-            s = keys[: start + i + 1, h // group] @ query * scale
-            p = np.exp(s - s.max())
-            truth = p @ values[: start + i + 1, h // group] / p.sum()
+            seen = slice(max(0, start + i + 1 - window) if window else 0, start + i + 1)
+            s = keys[seen, h // group] @ query * scale
+            # A sink is a key without a value: it only takes a share of the weights.
+            all_scores = np.append(s, sinks[h]) if with_sinks else s
+            p = np.exp(s - all_scores.max())
+            total = np.exp(all_scores - all_scores.max()).sum()
+            truth = p @ values[seen, h // group] / total
             got = want[i, h * head_dim : (h + 1) * head_dim]
             # Rounded sums of a score are off by some 2^-20 of it; the scale of a query is not
             # rounded to binary16 as here: 2^-11 of a score.
             bound = (2.0**-19 if kind == "f16" else 2.0**-11) * (1 + np.abs(s).max())
-            error = bound * np.abs(values[: start + i + 1, h // group]).max()
+            error = bound * np.abs(values[seen, h // group]).max()
             np.testing.assert_allclose(got, truth, rtol=1e-4, atol=error)
     for isa in available_isas():
         for threads in (1, 2):
             out = np.empty_like(q)
             kernels(isa, threads).attention(
-                q, k_cache, v_cache, start, kv_heads, head_dim, scale, out
+                q, k_cache, v_cache, start, kv_heads, head_dim, scale, out, window, sinks
             )
             assert_same_bits(out, want)
 
@@ -150,26 +169,50 @@ def test_attention_of_extreme_values(isa: str) -> None:
         reference.store_kv(k, v, k_cache, v_cache, 0, 32)
         q = normal(rng, 6, 128) * np.float32(10) ** np.arange(-3, 3, dtype=np.float32)[:, None]
         q[4, 3], q[5, 50] = np.nan, np.inf
-        want = reference.attention(q, k_cache, v_cache, 64, 2, 32, 1.0)
-        out = np.empty_like(q)
-        kernels(isa, 2).attention(q, k_cache, v_cache, 64, 2, 32, 1.0, out)
+        sinks = np.array([1e30, -np.inf, np.nan, 0], np.float32)
+        for window, sink in ((0, NO_SINKS), (7, NO_SINKS), (0, sinks), (7, sinks)):
+            want = reference.attention(
+                q, k_cache, v_cache, 64, 2, 32, 1.0, window, sink if sink.size else None
+            )
+            out = np.empty_like(q)
+            kernels(isa, 2).attention(q, k_cache, v_cache, 64, 2, 32, 1.0, out, window, sink)
+            assert_same_bits(out, want)
+
+
+def test_a_window_hides_what_is_before_it(isa: str) -> None:
+    """Keys outside of it are not even read: NaN among them changes nothing."""
+    rng = np.random.default_rng(12)
+    for kind in ("f16", "q8_0"):
+        k_cache, v_cache, k, v = make_caches(rng, kind, 1200, 64, 32)
+        q = normal(rng, 5, 128)
+        want, out = np.empty_like(q), np.empty_like(q)
+        kernels(isa, 2).attention(q, k_cache, v_cache, 1100, 2, 32, 0.2, want, 70)
+        k[: 1100 - 69], v[: 1100 - 69] = np.nan, np.nan
+        reference.store_kv(k, v, k_cache, v_cache, 0, 32)
+        kernels(isa, 2).attention(q, k_cache, v_cache, 1100, 2, 32, 0.2, out, 70)
         assert_same_bits(out, want)
 
 
+@pytest.mark.parametrize(("window", "with_sinks"), [(0, False), (100, True)])
 @pytest.mark.parametrize("kind", ["f16", "q8_0"])
-def test_attention_does_not_depend_on_the_prompt_chunk(isa: str, kind: str) -> None:
+def test_attention_does_not_depend_on_the_prompt_chunk(
+    isa: str, kind: str, window: int, with_sinks: bool
+) -> None:
     rng = np.random.default_rng(3)
     n, kv_heads, head_dim = 600, 2, 32
     k_cache, v_cache, _, _ = make_caches(rng, kind, n, kv_heads * head_dim, head_dim)
     q = normal(rng, n, 6 * head_dim)
+    sinks = normal(rng, 6) if with_sinks else NO_SINKS
     whole = np.empty_like(q)
-    kernels(isa, 2).attention(q, k_cache, v_cache, 0, kv_heads, head_dim, 0.125, whole)
+    kernels(isa, 2).attention(
+        q, k_cache, v_cache, 0, kv_heads, head_dim, 0.125, whole, window, sinks
+    )
     for chunk, threads in ((7, 1), (7, 2), (64, 5), (101, 2)):
         out = np.empty_like(q)
         for i in range(0, n, chunk):
             kernels(isa, threads).attention(
                 q[i : i + chunk], k_cache, v_cache, i, kv_heads, head_dim, 0.125,
-                out[i : i + chunk],
+                out[i : i + chunk], window, sinks,
             )  # fmt: skip
         assert_same_bits(out, whole)
 

@@ -115,7 +115,7 @@ def test_old_files_join_queries_keys_values_and_gate(tmp_path: Path) -> None:
         (u32("ssm.group_count", 4), ModelPlanError, ("blk.0.attn_qkv.weight", "(16, 8)")),
         (u32("nextn_predict_layers", 4), ModelPlanError, ("nextn_predict_layers", "4 blocks")),
         (u32("ssm.dt_b_c_rms", 1), UnsupportedModelError, ("ssm.dt_b_c_rms", "does not know")),
-        (u32("expert_gating_func", 2), UnsupportedModelError, ("expert_gating_func", "2")),
+        (u32("expert_gating_func", 4), UnsupportedModelError, ("expert_gating_func", "4")),
         (
             {"x": array("qwen35moe.attention.recurrent_layers", BOOL, [True])},
             ModelPlanError,

@@ -9,7 +9,15 @@ import pytest
 
 from engine.gguf.formats import F32, Q8_0, Format
 from engine.plan.residual import PlainResidualSpec
-from engine.plan.spec import AttentionSpec, ExpertsSpec, LayerSpec, ModelPlan, RopeSpec
+from engine.plan.spec import (
+    AttentionSpec,
+    ExpertsSpec,
+    ExpertStack,
+    LayerSpec,
+    ModelPlan,
+    RopeSpec,
+    RouterSpec,
+)
 from engine.plan.tensors import TensorRef
 
 LAYERS, EXPERTS, USED, EMBD, FF = 3, 8, 2, 32, 64
@@ -26,6 +34,9 @@ class PlanFile:
         ref = TensorRef(name, format, shape, str(self.path), self.end, nbytes)
         self.end += nbytes
         return ref
+
+    def stack(self, name: str, format: Format, rows: int, cols: int) -> ExpertStack:
+        return ExpertStack((self.add(name, format, EXPERTS, rows, cols),), EXPERTS, rows)
 
 
 @pytest.fixture
@@ -44,19 +55,20 @@ def plan(tmp_path: Path) -> ModelPlan:
             output=file.add(f"{i}.o", Q8_0, EMBD, 32),
             q_norm=file.add(f"{i}.qn", F32, 16),
             k_norm=file.add(f"{i}.kn", F32, 16),
+            rope=RopeSpec(16, 1e4),
         )  # fmt: skip
         experts = ExpertsSpec(
             EXPERTS, USED, FF,
-            router=file.add(f"{i}.router", F32, EXPERTS, EMBD),
-            gate=file.add(f"{i}.gate", Q8_0, EXPERTS, FF, EMBD),
-            up=file.add(f"{i}.up", Q8_0, EXPERTS, FF, EMBD),
-            down=file.add(f"{i}.down", down, EXPERTS, EMBD, FF),
+            router=RouterSpec(file.add(f"{i}.router", F32, EXPERTS, EMBD)),
+            gate=file.stack(f"{i}.gate", Q8_0, FF, EMBD),
+            up=file.stack(f"{i}.up", Q8_0, FF, EMBD),
+            down=file.stack(f"{i}.down", down, EMBD, FF),
         )  # fmt: skip
         layers.append(LayerSpec(norm, attention, norm, experts))
     embedding = file.add("embedding", Q8_0, 50, EMBD)
     made = ModelPlan(
         "test", "test", "f" * 16, context=100, vocab=50, embd=EMBD, norm_eps=1e-6,
-        rope=RopeSpec(16, 1e4), token_embedding=embedding,
+        token_embedding=embedding,
         output_residual=PlainResidualSpec(file.add("norm", F32, EMBD)), output=embedding,
         layers=tuple(layers),
     )  # fmt: skip

@@ -113,7 +113,10 @@ def with_path(plan: ModelPlan, path: Path) -> ModelPlan:
     """The same plan over another file."""
     layers = list(plan.layers)
     for index, x in plan.expert_layers.items():
-        gate, up, down = (replace(ref, path=str(path)) for ref in (x.gate, x.up, x.down))
+        gate, up, down = (
+            replace(s, tensors=tuple(replace(ref, path=str(path)) for ref in s.tensors))
+            for s in x.stacks
+        )
         experts = replace(x, gate=gate, up=up, down=down)
         layers[index] = replace(layers[index], feed_forward=experts)
     return replace(plan, layers=tuple(layers))
@@ -133,7 +136,7 @@ def test_a_file_larger_than_memory_can_be_looked_at(plan: ModelPlan, tmp_path: P
 
 @pytest.mark.skipif(sys.platform != "linux", reason="mincore is Linux's")
 def test_what_was_just_read_is_cached(plan: ModelPlan) -> None:
-    Path(plan.expert_layers[0].gate.path).read_bytes()
+    Path(plan.token_embedding.path).read_bytes()
     cache = PageCache(plan)
     assert cache.resident().all()
     cache.close()

@@ -62,12 +62,11 @@ class Harness:
     def check(self, layer: int, expert: int, address: int) -> None:
         x = self.plan.expert_layers[layer]
         layout = slot_layout(x)
-        data = Path(x.gate.path).read_bytes()
-        for ref, at in ((x.gate, layout.gate), (x.up, layout.up), (x.down, layout.down)):
-            n = ref.nbytes // EXPERTS
-            start = ref.offset + expert * n
+        for stack, at in zip(x.stacks, layout.offsets, strict=True):
+            path, start = stack.place(expert)
+            data = Path(path).read_bytes()[start : start + stack.nbytes]
             assert (address + at) % 64 == 0
-            assert ctypes.string_at(address + at, n) == data[start : start + n]
+            assert ctypes.string_at(address + at, stack.nbytes) == data
 
     def close(self) -> None:
         self.store.close()
@@ -198,13 +197,13 @@ def test_a_file_that_shrinks_while_running_is_an_error_that_names_file_and_offse
     make, plan: ModelPlan
 ) -> None:
     h = make("0%")
-    path = Path(plan.expert_layers[0].gate.path)
-    with path.open("r+b") as file:
-        file.truncate(plan.expert_layers[0].gate.offset + 10)
+    path, start = plan.expert_layers[0].gate.place(0)
+    with Path(path).open("r+b") as file:
+        file.truncate(start + 10)
     h.store.begin_step(1)
     with pytest.raises(DiskReadError, match=r"model\.bin ends before offset") as error:
         list(h.store.serve(0, np.array([[3, 4]], np.int32)))
-    assert str(path) in str(error.value)
+    assert path in str(error.value)
 
 
 def test_more_experts_than_staging_slots_come_in_parts(make, plan: ModelPlan) -> None:

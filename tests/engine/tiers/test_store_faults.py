@@ -34,10 +34,9 @@ class Truth:
         for layer, x in plan.expert_layers.items():
             layout = slot_layout(x)
             for expert in range(EXPERTS):
-                for ref, at in ((x.gate, layout.gate), (x.up, layout.up), (x.down, layout.down)):
-                    n = ref.nbytes // EXPERTS
-                    start = ref.offset + expert * n
-                    part = at, data[start : start + n]
+                for stack, at in zip(x.stacks, layout.offsets, strict=True):
+                    _, start = stack.place(expert)
+                    part = at, data[start : start + stack.nbytes]
                     self._parts.setdefault((layer, expert), []).append(part)
 
     def check(self, layer: int, expert: int, address: int) -> None:

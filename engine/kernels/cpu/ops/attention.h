@@ -22,15 +22,30 @@ STOKER_INLINE void for_queries(int n, Body body) {
   for (; f < n; ++f) body(std::integral_constant<int, 1>{}, f);
 }
 
+STOKER_INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+STOKER_INLINE int64_t greatest(int64_t a, int64_t b) { return a > b ? a : b; }
+
+// The keys of a chunk that a query sees: first <= j < end, none if end is 0.
+struct Seen {
+  int64_t first, end;
+};
+
+STOKER_INLINE Seen seen_of(int64_t position, int64_t window, int64_t chunk) {
+  const int64_t at = chunk * KEY_CHUNK;
+  const Seen seen = {greatest(first_key(position, window) - at, 0), least(position + 1 - at, KEY_CHUNK)};
+  return seen.first < seen.end ? seen : Seen{};
+}
+
 // Scores of a chunk to weights in place, for N queries; m and l move on, c receives exp(old m - new m).
 // A query that sees none of the chunk keeps its state.
 template <int N>
-STOKER_INLINE void softmax(float* s, const int* visible, float* m, float* l, float* c) {
+STOKER_INLINE void softmax(float* s, const Seen* seen, float* m, float* l, float* c) {
   const F lowest = splat(-__builtin_inff());
   alignas(64) float top[W] = {};
   for (int n = 0; n < N; ++n) {
     float* row = s + n * KEY_CHUNK;
-    for (int j = visible[n] < 0 ? 0 : visible[n]; j < KEY_CHUNK; ++j) row[j] = lowest[0];
+    for (int64_t j = 0; j < seen[n].first; ++j) row[j] = lowest[0];
+    for (int64_t j = seen[n].end; j < KEY_CHUNK; ++j) row[j] = lowest[0];
     F v = lowest;
     for (int j = 0; j < KEY_CHUNK; j += W) {
       const F x = load<F>(row + j);
@@ -42,12 +57,13 @@ STOKER_INLINE void softmax(float* s, const int* visible, float* m, float* l, flo
   store(c, exp_of(load_some(m, N) - load<F>(top)));
   for (int n = 0; n < N; ++n) {
     float* row = s + n * KEY_CHUNK;
-    if (visible[n] <= 0) {
+    if (seen[n].end == 0) {
       c[n] = 1.0f;
       continue;
     }
     for (int j = 0; j < KEY_CHUNK; j += W) store(row + j, exp_of(load<F>(row + j) - splat(top[n])));
-    for (int j = visible[n]; j < KEY_CHUNK; ++j) row[j] = 0.0f;
+    for (int64_t j = 0; j < seen[n].first; ++j) row[j] = 0.0f;
+    for (int64_t j = seen[n].end; j < KEY_CHUNK; ++j) row[j] = 0.0f;
     l[n] = l[n] * c[n] + sum32(row, KEY_CHUNK);
     m[n] = top[n];
   }
@@ -55,15 +71,21 @@ STOKER_INLINE void softmax(float* s, const int* visible, float* m, float* l, flo
 
 // V vectors of dimensions of N queries: o = o * c, then o += p[j] * value(j, vector) over the visible keys.
 template <int N, int V, class Value>
-STOKER_INLINE void add_values(float* o, int64_t stride, const float* c, const float* p, const int* visible,
+STOKER_INLINE void add_values(float* o, int64_t stride, const float* c, const float* p, const Seen* seen,
                               const Value& value) {
   F s[N][V];
-  int common = KEY_CHUNK;  // keys that all of them see
+  Seen common = {0, KEY_CHUNK};  // keys that all of them see
   for (int n = 0; n < N; ++n) {
     for (int k = 0; k < V; ++k) s[n][k] = load<F>(o + n * stride + k * W) * splat(c[n]);
-    common = visible[n] < common ? visible[n] : common;
+    common = {greatest(common.first, seen[n].first), least(common.end, seen[n].end)};
   }
-  for (int j = 0; j < common; ++j) {
+  const auto add_own = [&](int n, int64_t j, int64_t end) __attribute__((always_inline)) {
+    for (; j < end; ++j)
+      for (int k = 0; k < V; ++k) s[n][k] = s[n][k] + splat(p[n * KEY_CHUNK + j]) * value(j, k);
+  };
+  if (common.first > 0)
+    for (int n = 0; n < N; ++n) add_own(n, seen[n].first, least(common.first, seen[n].end));
+  for (int64_t j = common.first; j < common.end; ++j) {
     F v[V];
     for (int k = 0; k < V; ++k) v[k] = value(j, k);
     for (int n = 0; n < N; ++n) {
@@ -72,8 +94,7 @@ STOKER_INLINE void add_values(float* o, int64_t stride, const float* c, const fl
     }
   }
   for (int n = 0; n < N; ++n) {
-    for (int j = common < 0 ? 0 : common; j < visible[n]; ++j)
-      for (int k = 0; k < V; ++k) s[n][k] = s[n][k] + splat(p[n * KEY_CHUNK + j]) * value(j, k);
+    add_own(n, greatest(common.first, common.end), seen[n].end);
     for (int k = 0; k < V; ++k) store(o + n * stride + k * W, s[n][k]);
   }
 }
@@ -134,18 +155,18 @@ struct HalfCache {
   }
 
   template <int N>
-  STOKER_INLINE void values(const uint8_t* v, int d, const float* p, const int* visible, const float* c,
+  STOKER_INLINE void values(const uint8_t* v, int d, const float* p, const Seen* seen, const float* c,
                             int64_t ahead, float* o, int64_t stride) {
     int i = 0;
     for (; i + PART <= d; i += PART)
-      add_values<N, 2>(o + i, stride, c, p, visible, [&](int j, int k) {
-        const uint8_t* at = v + 2 * (j * static_cast<int64_t>(d) + i + k * W);
+      add_values<N, 2>(o + i, stride, c, p, seen, [&](int64_t j, int k) {
+        const uint8_t* at = v + 2 * (j * d + i + k * W);
         if (k == 0) prefetch(at, ahead);
         return halves_at(at);
       });
     if (i < d)
-      add_values<N, 1>(o + i, stride, c, p, visible,
-                       [&](int j, int) { return halves_at(v + 2 * (j * static_cast<int64_t>(d) + i)); });
+      add_values<N, 1>(o + i, stride, c, p, seen,
+                       [&](int64_t j, int) { return halves_at(v + 2 * (j * d + i)); });
   }
 };
 
@@ -164,21 +185,19 @@ STOKER_INLINE void attend_span(const AttentionJob& job, int64_t span, const uint
   }
   const int64_t head_bytes = Cache::bytes(static_cast<int64_t>(KEY_CHUNK) * d);
   const int64_t chunk_bytes = head_bytes * job.kv_heads;
-  const int64_t last = (job.start + job.row1 - 1) / KEY_CHUNK, first = span * SPAN_CHUNKS;
-  for (int64_t chunk = first; chunk <= last && chunk < first + SPAN_CHUNKS; ++chunk) {
+  const int64_t first = greatest(span * SPAN_CHUNKS, first_key(job.start + job.row0, job.window) / KEY_CHUNK);
+  const int64_t end = least((span + 1) * SPAN_CHUNKS, (job.start + job.row1 - 1) / KEY_CHUNK + 1);
+  for (int64_t chunk = first; chunk < end; ++chunk) {
     const int64_t at = chunk * chunk_bytes + job.kv_head * head_bytes;
     for_queries(count, [&](auto number, int f) {
       constexpr int N = decltype(number)::value;
-      int visible[N];
-      for (int n = 0; n < N; ++n) {
-        const int64_t seen = job.start + job.row0 + (f + n) / heads + 1 - chunk * KEY_CHUNK;
-        visible[n] = static_cast<int>(seen < KEY_CHUNK ? (seen < 0 ? 0 : seen) : KEY_CHUNK);
-      }
+      Seen seen[N];
+      for (int n = 0; n < N; ++n) seen[n] = seen_of(job.start + job.row0 + (f + n) / heads, job.window, chunk);
       const int64_t ahead = f == 0 ? chunk_bytes : 0;
       alignas(64) float p[N * KEY_CHUNK], c[W];
       Cache::template scores<N>(queries + f * query_bytes, d, job.k_cache + at, ahead, job.scale, p);
-      softmax<N>(p, visible, m + f, l + f, c);
-      Cache::template values<N>(job.v_cache + at, d, p, visible, c, ahead, states + f * record + RECORD_HEAD,
+      softmax<N>(p, seen, m + f, l + f, c);
+      Cache::template values<N>(job.v_cache + at, d, p, seen, c, ahead, states + f * record + RECORD_HEAD,
                                 record);
     });
   }
@@ -198,13 +217,20 @@ STOKER_INLINE void join_states(float* state, const float* next, int d) {
     store(state + i, load<F>(state + i) * a + load<F>(next + i) * b);
 }
 
-STOKER_INLINE void finish_state(const float* state, int d, float* out) {
+STOKER_INLINE void finish_state(float* state, const float* sink, int d, float* out) {
+  if (sink != nullptr) {
+    const float top = *sink > state[0] ? *sink : state[0];
+    const F a = exp_of(splat(state[0] - top));
+    state[1] = state[1] * a[0] + exp_of(splat(*sink - top))[0];
+    for (int i = RECORD_HEAD; i < RECORD_HEAD + d; i += W) store(state + i, load<F>(state + i) * a);
+  }
   for (int i = 0; i < d; i += W) store(out + i, load<F>(state + RECORD_HEAD + i) / splat(state[1]));
 }
 
-static void join_attention(float* state, int64_t stride, int64_t spans, int head_dim, float* out) {
+static void join_attention(float* state, int64_t stride, int64_t spans, const float* sink, int head_dim,
+                           float* out) {
   for (int64_t s = 1; s < spans; ++s) join_states(state, state + s * stride, head_dim);
-  finish_state(state, head_dim, out);
+  finish_state(state, sink, head_dim, out);
 }
 
 template <class Cache>
@@ -228,15 +254,23 @@ static void attention(const AttentionJob& job) {
   }
   auto* states = reinterpret_cast<float*>(queries + count * query_bytes);
   float* next = states + count * record;
-  attend_span<Cache>(job, 0, queries, states, query_bytes);
-  const int64_t spans = (job.start + job.row1 - 1) / KEY_SPAN + 1;
-  for (int64_t span = 1; span < spans; ++span) {
+  const int64_t first = first_key(job.start + job.row0, job.window) / KEY_SPAN;
+  attend_span<Cache>(job, first, queries, states, query_bytes);
+  const int64_t last = (job.start + job.row1 - 1) / KEY_SPAN;
+  for (int64_t span = first + 1; span <= last; ++span) {
     attend_span<Cache>(job, span, queries, next, query_bytes);
-    for (int f = 0; f < count; ++f)
-      if (job.start + job.row0 + f / heads >= span * KEY_SPAN)
-        join_states(states + f * record, next + f * record, d);
+    for (int f = 0; f < count; ++f) {
+      const int64_t position = job.start + job.row0 + f / heads;
+      float *state = states + f * record, *own = next + f * record;
+      if (first_key(position, job.window) >= span * KEY_SPAN)
+        std::memcpy(state, own, static_cast<size_t>(record) * sizeof(float));
+      else if (position >= span * KEY_SPAN)
+        join_states(state, own, d);
+    }
   }
-  for (int f = 0; f < count; ++f) finish_state(states + f * record, d, job.out + place(f));
+  for (int f = 0; f < count; ++f)
+    finish_state(states + f * record, job.sinks == nullptr ? nullptr : job.sinks + job.head0 + f % heads, d,
+                 job.out + place(f));
 }
 
 // Whole chunks follow each other; a chunk holds its key/value heads one after the other.

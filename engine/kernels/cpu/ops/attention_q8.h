@@ -94,7 +94,7 @@ struct Q8Cache {
   }
 
   template <int N>
-  STOKER_INLINE void values(const uint8_t* v, int d, const float* p, const int* visible, const float* c,
+  STOKER_INLINE void values(const uint8_t* v, int d, const float* p, const Seen* seen, const float* c,
                             int64_t ahead, float* o, int64_t stride) {
     alignas(64) float scaled[N * KEY_CHUNK];
     for (int b = 0; b < d / 32; ++b) {
@@ -105,7 +105,7 @@ struct Q8Cache {
         }
       }
       for (int i = 32 * b; i < 32 * b + 32; i += PART)
-        add_values<N, 2>(o + i, stride, c, scaled, visible, [&](int j, int k) {
+        add_values<N, 2>(o + i, stride, c, scaled, seen, [&](int64_t j, int k) {
           const uint8_t* at = v + j * d + i + k * W;
           if (k == 0) prefetch(at, ahead);
           return to_float(load_codes(at));

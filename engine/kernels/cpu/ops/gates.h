@@ -1,4 +1,4 @@
-// The gates of a block: sigmoid on what it gives, and what steers a DeltaNet's memory (contract, points 5 and 10).
+// The gates of a block: on what it gives, and what steers a DeltaNet's memory (contract, points 5 and 10).
 #pragma once
 
 namespace STOKER_ISA {
@@ -15,11 +15,12 @@ STOKER_INLINE F softplus(F x) {
   return (x < zero ? zero : x) + (s + s) * g;
 }
 
-// x[i] *= sigmoid(gate[i]), or of gate[0] for all.
-static void sigmoid_gate(float* x, const float* gate, bool one, int64_t n) {
-  const F all = one ? sigmoid(splat(gate[0])) : splat(0.0f);
+template <Gate KIND>
+static void apply_gate(float* x, const float* gate, bool one, int64_t n) {
+  const auto activation = [](F g) { return KIND == GATE_SIGMOID ? sigmoid(g) : softplus(g); };
+  const F all = one ? activation(splat(gate[0])) : splat(0.0f);
   for_vectors(n, [&](int64_t i, int k) {
-    store_some(x + i, load_some(x + i, k) * (one ? all : sigmoid(load_some(gate + i, k))), k);
+    store_some(x + i, load_some(x + i, k) * (one ? all : activation(load_some(gate + i, k))), k);
   });
 }
 

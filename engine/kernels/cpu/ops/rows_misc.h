@@ -1,5 +1,5 @@
-// One row at a time: RMS norm, rotation, SwiGLU, combination over experts, sums, the router and
-// the logits (contract, points 6, 8, 9 and 11). Elementwise work: bound by the cache, so plain vector loops suffice.
+// One row at a time: RMS norm, rotation, combination over experts, sums and the logits (contract, points
+// 6, 9 and 11). Elementwise work: bound by the cache, so plain vector loops suffice.
 #pragma once
 
 namespace STOKER_ISA {
@@ -21,10 +21,12 @@ static void rotate(float* head, const float* cos, const float* sin, int64_t half
   });
 }
 
-static void swiglu(float* gate, const float* up, int64_t n) {
-  for_vectors(n, [&](int64_t i, int k) {
-    store_some(gate + i, silu(load_some(gate + i, k)) * load_some(up + i, k), k);
-  });
+static void rotate_adjacent(float* head, const float* cos, const float* sin, int64_t half) {
+  for (int64_t i = 0; i < half; ++i) {
+    const float a = head[2 * i], b = head[2 * i + 1];
+    head[2 * i] = a * cos[i] - b * sin[i];
+    head[2 * i + 1] = b * cos[i] + a * sin[i];
+  }
 }
 
 static void combine(const float* y, const float* weights, int64_t used, int64_t n, float* out) {
@@ -47,30 +49,6 @@ static void span_total(const float* x, int64_t n, float* state) {
   for_vectors(n, [&](int64_t i, int k) { store_some(weights + i, exp_of(load_some(x + i, k) - from), k); });
   state[0] = top;
   state[1] = sum32(weights, n);
-}
-
-// scratch: `count` floats.
-static void route(const float* logits, int64_t count, int64_t used, int32_t* ids, float* weights,
-                  float* scratch) {
-  const F top = splat(max_of(logits, count));
-  for_vectors(count,
-              [&](int64_t i, int k) { store_some(scratch + i, exp_of(load_some(logits + i, k) - top), k); });
-  const F sum = splat(sum32(scratch, count));
-  for_vectors(count, [&](int64_t i, int k) { store_some(scratch + i, load_some(scratch + i, k) / sum, k); });
-  float total = 0.0f;
-  for (int64_t e = 0; e < used; ++e) {
-    int64_t best = -1;
-    for (int64_t i = 0; i < count; ++i) {
-      bool taken = false;
-      for (int64_t t = 0; t < e; ++t) taken |= ids[t] == i;
-      if (!taken && (best < 0 || scratch[i] > scratch[best])) best = i;
-    }
-    ids[e] = static_cast<int32_t>(best);
-    weights[e] = scratch[best];
-    total = e == 0 ? scratch[best] : total + scratch[best];
-  }
-  const float divisor = total > LEAST_WEIGHT_SUM || total != total ? total : LEAST_WEIGHT_SUM;
-  for (int64_t e = 0; e < used; ++e) weights[e] = weights[e] / divisor;
 }
 
 }  // namespace STOKER_ISA

@@ -29,6 +29,8 @@
 #include "rows_misc.h"
 #include "gates.h"
 #include "streams.h"
+#include "glu.h"
+#include "route.h"
 #include "attention.h"
 #include "attention_q8.h"
 #include "delta_net.h"
@@ -65,14 +67,15 @@ constexpr OpTable make_table(const char* name) {
           quantise,
           rms_norm,
           rotate,
+          rotate_adjacent,
           {store_kv<HalfCache>, store_kv<Q8Cache>},
           {attention<HalfCache>, attention<Q8Cache>},
           join_attention,
           conv_step,
           delta_net,
           route,
-          swiglu,
-          sigmoid_gate,
+          {glu<Silu>, glu<Gelu>, glu<Clamped>},
+          {apply_gate<GATE_SIGMOID>, apply_gate<GATE_SOFTPLUS>},
           delta_gates,
           combine,
           add,

@@ -108,10 +108,15 @@ void check_experts(Random& random) {
       std::vector<int32_t> ids;
       for (int64_t i = 0; i < n * used; ++i) ids.push_back(static_cast<int32_t>(random() % count));
       const std::string what = std::string("experts of ") + format_of(*engines[0], f).name;
+      Guarded<float> biases(count * (2 * ff + embd));
+      fill(biases, embd, random);
+      const float* bias = f % 2 == 0 ? nullptr : biases.data();
       on_all(what, n * used * embd, [&](Engine& e, float* y) {
         const ExpertMatrixRef gate = {0, &format_of(e, f), ff, embd}, up = {up_at, &format_of(e, g), ff, embd},
                               down = {down_at, &format_of(e, f), embd, ff};
-        e.experts({x.data(), ids.data(), base.data(), n, used, count, gate, up, down, y});
+        e.experts({x.data(), ids.data(), base.data(), n, used, count, gate, up, down, y,
+                   static_cast<Activation>(f % ACTIVATIONS), bias, bias == nullptr ? bias : bias + count * ff,
+                   bias == nullptr ? bias : bias + 2 * count * ff});
       });
     }
   }
@@ -204,14 +209,17 @@ void check_rows(Random& random) {
     on_all("add", n * cols, [&](Engine& e, float* out) { e.add(out, more.data(), n * cols); }, x.data());
     on_all("combine", n * cols,
            [&](Engine& e, float* out) { e.combine(more.data(), weights.data(), n, 3, cols, out); }, x.data());
-    on_all("swiglu", n * cols,
-           [&](Engine& e, float* out) { e.ops().swiglu(out, more.data(), n * cols); }, x.data());
+    for (int act = 0; act < ACTIVATIONS; ++act)
+      on_all("glu", n * cols,
+             [&](Engine& e, float* out) { e.ops().glu[act](out, more.data(), n * cols); }, x.data());
     const int64_t used = std::min<int64_t>(cols, 8);
-    on_all("route", n * used * 2, [&](Engine& e, float* out) {
-      Guarded<int32_t> ids(n * used);
-      e.route(logits.data(), n, cols, used, ids.data(), out);
-      for (int64_t i = 0; i < n * used; ++i) out[n * used + i] = static_cast<float>(ids[i]);
-    });
+    const int64_t groups = cols % 3 == 0 && cols / 3 >= used ? 3 : 1;
+    for (const Routing& r : {Routing{}, Routing{true, false, 2.5f, groups, 1, w.data(), w.data(), w.data()}})
+      on_all("route", n * used * 2, [&](Engine& e, float* out) {
+        Guarded<int32_t> ids(n * used);
+        e.route(logits.data(), n, cols, used, r, ids.data(), out);
+        for (int64_t i = 0; i < n * used; ++i) out[n * used + i] = static_cast<float>(ids[i]);
+      });
     on_all("total", 2, [&](Engine& e, float* out) { e.total(logits.data(), n * cols, out); });
     const int64_t best = std::min<int64_t>(n * cols, 40);
     on_all("best", 2 * best, [&](Engine& e, float* out) {
