@@ -45,6 +45,8 @@
 //    in 1, the scales of the cache (dk, dv) rounded to binary16, that of the query (dq) not.
 //      score = (sum over blocks, one running sum from +0, of (dq * dk) * float(isum)) * scale
 //      o[i] += (p * dv) * float(code)
+// 7c. Over a cache of latent rows in binary16: one row per position is the key of every head, its first values
+//    are the value as well. As 7, but for score = (sum of q[i] * k[i] as in 4) * scale.
 // 8. Router: z = logit, + bias where there is one. p of a softmax: M = max of z (NaN never wins; from -Inf),
 //    e = exp(z - M), p = e / (sum of e as in 4). Or p = sigmoid(z). Score = p, + selection bias where there is
 //    one. "The best" of some values: the largest not yet taken, the lower id on ties (the first one not taken,

@@ -74,6 +74,14 @@ struct StoreKvArgs {
   int kv_heads, head_dim;
 };
 
+// Rows c[latent] and then tail[more] of a cache [ctx][latent + more].
+struct StoreLatentArgs {
+  const float* c;
+  const float* tail;
+  uint16_t* cache;
+  int64_t n, start, latent, more;
+};
+
 struct AttentionArgs {
   const float* q;
   const uint8_t* k_cache;
@@ -85,6 +93,9 @@ struct AttentionArgs {
   float scale;
   int64_t window = NO_WINDOW;
   const float* sinks = nullptr;  // [heads]
+  // Of a latent cache: q holds the first value_dim values of each query, tail the others.
+  const float* tail = nullptr;
+  int value_dim = 0;
 };
 
 // Values first .. first + 2 * half - 1 of each head are rotated.
@@ -147,11 +158,14 @@ class Engine {
 
   // Products of the same rows x with several matrices of the same width, as one job.
   void matmul(const std::vector<Product>& products, const float* x, int64_t n);
+  // x and out [n][heads][..]: head h of each row times matrix h of those that w holds one below the other.
+  void head_matmul(const MatrixRef& w, int64_t heads, const float* x, int64_t n, float* out);
   void rms_norm(const float* x, const float* weight, float eps, int64_t n, int64_t cols, float* out);
   void head_norm_rope(float* x, int64_t n, int heads, int head_dim, const float* weight, float eps,
                       const float* cos, const float* sin, int64_t half, int64_t start);
   void rope(const RopeArgs& a);
   void store_kv(const StoreKvArgs& a);
+  void store_latent(const StoreLatentArgs& a);
   void attention(const AttentionArgs& a);
   void conv_step(const ConvArgs& a);
   void delta_net(const DeltaArgs& a);
