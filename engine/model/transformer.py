@@ -18,6 +18,7 @@ from engine.model.delta_net import DeltaNet
 from engine.model.experts import Experts
 from engine.model.feed_forward import FeedForward
 from engine.model.kv_cache import KVCache
+from engine.model.latent_attention import LatentAttention
 from engine.model.recurrent_state import RecurrentState
 from engine.model.residency_bias import ResidencyBias
 from engine.model.rope import Ropes
@@ -28,9 +29,12 @@ from engine.plan.spec import (
     DeltaNetSpec,
     ExpertsSpec,
     FeedForwardSpec,
+    LatentAttentionSpec,
     ModelPlan,
 )
 from engine.tiers.store import ExpertStore
+
+Mixer = Attention | LatentAttention | DeltaNet
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +42,7 @@ class Layer:
     """One block with its weights bound."""
 
     mixer_norm: F32
-    mixer: Attention | DeltaNet
+    mixer: Mixer
     feed_forward_norm: F32
     feed_forward: Experts | FeedForward
 
@@ -127,9 +131,12 @@ class Transformer:
         ropes, eps, scratch = Ropes(self.context, weights.vector), plan.norm_eps, self._scratch
         states = iter(self.state.parts)
 
-        def mixer(spec: AttentionSpec | DeltaNetSpec) -> Attention | DeltaNet:
+        def mixer(spec: AttentionSpec | LatentAttentionSpec | DeltaNetSpec) -> Mixer:
             if isinstance(spec, DeltaNetSpec):
                 return DeltaNet(spec, weights, scratch, eps, next(states), next(states))
+            if isinstance(spec, LatentAttentionSpec):
+                turn = ropes.of(spec.rope)
+                return LatentAttention(spec, weights, scratch, turn, eps, self.context)
             cache = KVCache(self.context, spec.kv_heads, spec.head_dim, kv)
             rope = ropes.of(spec.rope) if spec.rope else None
             return Attention(spec, weights, scratch, rope, eps, cache)
