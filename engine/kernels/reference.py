@@ -129,6 +129,12 @@ def matmul(format: Format, w: Bytes, x: Floats) -> Floats:
         return np.stack(out)
 
 
+def head_matmul(format: Format, w: Bytes, heads: int, x: Floats) -> Floats:
+    """w: uint8 `[heads * rows, row bytes]`, x `[n, heads * columns]`; gives `[n, heads * rows]`."""
+    parts = zip(np.split(w, heads), np.split(x, heads, axis=1))
+    return np.concatenate([matmul(format, *part) for part in parts], axis=1)
+
+
 def rms_norm(x: Floats, weight: Floats, eps: float) -> Floats:
     """weight: `[columns]`, or `[g * columns]` for the rows i mod g in turn."""
     weight = weight.reshape(-1, x.shape[-1])

@@ -18,7 +18,7 @@ Q8_BLOCK = 32
 
 Cache = NDArray[Any]  # float16 [ctx, columns], or uint8 [ctx, columns / 32 * 34]: Q8_0
 _F = np.float32
-_State = tuple[Floats, Floats, Floats]  # m [heads], l [heads], o [heads, head_dim]
+_State = tuple[Floats, Floats, Floats]  # m [heads], l [heads], o [heads, value_dim]
 
 
 class _HalfCache:
@@ -101,6 +101,22 @@ class _Q8Cache:
         )
 
 
+class _LatentCache:
+    """One row of float16 per position [chunks, 64, columns]: the key of every head, whose first
+    `values` columns are the value."""
+
+    def __init__(self, cache: Cache, values: int) -> None:
+        self.rows = cache.reshape(-1, KEY_CHUNK, cache.shape[1])
+        self.values = values
+
+    def scores(self, q: Floats, chunk: int, owner: NDArray[np.int64]) -> Floats:
+        return sum_in_lanes(q[:, None] * self.rows[chunk].astype(_F), 32)
+
+    def terms(self, p: Floats, chunk: int, owner: NDArray[np.int64]) -> tuple[Floats, Floats]:
+        value = self.rows[chunk, :, : self.values].astype(_F)
+        return p[:, :, None], np.broadcast_to(value, (len(p), *value.shape))
+
+
 def _open(k_cache: Cache, v_cache: Cache, kv_heads: int, head_dim: int) -> _HalfCache | _Q8Cache:
     kind = _Q8Cache if k_cache.dtype == np.uint8 else _HalfCache
     return kind(k_cache, v_cache, kv_heads, head_dim)
@@ -144,18 +160,49 @@ def attention(
 ) -> Floats:
     n = q.shape[0]
     heads = q.shape[1] // head_dim
-    q = q.reshape(n, heads, head_dim)
     cache = _open(k_cache, v_cache, kv_heads, head_dim)
     owner = np.arange(heads) // (heads // kv_heads)  # the key/value head of each query head
-    out = np.empty_like(q)
+    q = q.reshape(n, heads, head_dim)
+    return _attend(q, cache, owner, start, scale, head_dim, window, sinks).reshape(n, -1)
+
+
+def store_latent(c: Floats, tail: Floats, cache: Cache, start: int) -> None:
+    with np.errstate(over="ignore"):
+        cache[start : start + len(c)] = np.concatenate([c, tail], axis=1).astype(np.float16)
+
+
+def latent_attention(
+    q: Floats, tail: Floats, cache: Cache, start: int, heads: int, scale: float
+) -> Floats:
+    """q [n, heads * latent] and tail [n, heads * more], cache [ctx, latent + more]."""
+    n, latent = len(q), q.shape[1] // heads
+    whole = np.concatenate([x.reshape(n, heads, -1) for x in (q, tail)], axis=2)
+    owner = np.zeros(heads, np.int64)
+    rows = _LatentCache(cache, latent)
+    return _attend(whole, rows, owner, start, scale, latent).reshape(q.shape)
+
+
+def _attend(
+    q: Floats,
+    cache: _HalfCache | _Q8Cache | _LatentCache,
+    owner: NDArray[np.int64],
+    start: int,
+    scale: float,
+    value_dim: int,
+    window: int = 0,
+    sinks: Floats | None = None,
+) -> Floats:
+    """q [n, heads, columns]; gives [n, heads, value_dim]."""
+    n, heads, _ = q.shape
+    out = np.empty((n, heads, value_dim), _F)
     with np.errstate(all="ignore"):
         for i in range(n):
             end = start + i + 1
             seen = range(max(0, end - window) if window else 0, end)
             first = seen.start // KEY_SPAN * KEY_SPAN
-            state = _attend_span(q[i], cache, owner, first, seen, _F(scale))
+            state = _attend_span(q[i], cache, owner, first, seen, _F(scale), value_dim)
             for span in range(first + KEY_SPAN, end, KEY_SPAN):
-                new = _attend_span(q[i], cache, owner, span, seen, _F(scale))
+                new = _attend_span(q[i], cache, owner, span, seen, _F(scale), value_dim)
                 state = _join_states(state, new)
             m, l, o = state
             if sinks is not None:
@@ -163,22 +210,23 @@ def attention(
                 a = exp(m - top)
                 l, o = l * a + exp(sinks - top), o * a[:, None]
             out[i] = o / l[:, None]
-    return out.reshape(n, heads * head_dim)
+    return out
 
 
 def _attend_span(
     q: Floats,
-    cache: _HalfCache | _Q8Cache,
+    cache: _HalfCache | _Q8Cache | _LatentCache,
     owner: NDArray[np.int64],
     span: int,
     seen: range,
     scale: np.float32,
+    value_dim: int,
 ) -> _State:
-    """q [heads, head_dim] over the positions in `seen` of the span that begins at `span`."""
-    heads, head_dim = q.shape
+    """q [heads, columns] over the positions in `seen` of the span that begins at `span`."""
+    heads = len(q)
     m = np.full(heads, -np.inf, _F)
     l = np.zeros(heads, _F)
-    o = np.zeros((heads, head_dim), _F)
+    o = np.zeros((heads, value_dim), _F)
     start = max(span, seen.start // KEY_CHUNK * KEY_CHUNK)
     for position in range(start, min(span + KEY_SPAN, seen.stop), KEY_CHUNK):
         chunk = position // KEY_CHUNK

@@ -20,6 +20,10 @@ A Q8_0 cache is two uint8 arrays `[ctx, kv_heads * head_dim / 32 * 34]`, head_di
 A chunk holds for each key/value head int8 codes, keys `[head_dim / 4, 64, 4]`, values
 `[64, head_dim]`, and then float16 scales `[head_dim / 32, 64]`. The type of the arrays tells which
 kind of cache they are.
+
+A latent cache is one float16 (or uint16) array `[ctx, latent + more]`, ctx a multiple of 64, latent
+and more multiples of 16 and together at most 640. A row is the key of every head at its position,
+and its first `latent` values are the value.
 """
 
 from __future__ import annotations
@@ -118,6 +122,11 @@ class Operations:
         """Several products of the same x, in one job: x is quantised once per block length."""
         jobs = [(w.address, w.format_id, w.rows, w.cols, out) for w, out in zip(ws, outs)]
         self._calls.matmul(jobs, x)
+
+    def head_matmul(self, w: Matrix, heads: int, x: Floats, out: Floats) -> None:
+        """A product for each head: w holds the matrices of the heads one below the other, head h
+        of x[n, heads * cols] gives head h of out[n, rows], rows / heads values."""
+        self._calls.head_matmul(w.address, w.format_id, w.rows, w.cols, heads, x, out)
 
     def rms_norm(self, x: Floats, weight: Floats, eps: float, out: Floats) -> None:
         """out = x / sqrt(mean(x^2) + eps) * weight, row by row; out may be x.
@@ -232,6 +241,24 @@ class Operations:
         self._calls.attention_chosen(
             q, k_cache, v_cache, start, kv_heads, head_dim, scale, chosen, out
         )
+
+    def store_latent(self, c: Floats, tail: Floats, cache: Cache, start: int) -> None:
+        """Put c[n, latent] | tail[n, more] into a latent cache; row i at position start + i."""
+        self._calls.store_latent(c, tail, cache, start)
+
+    def latent_attention(
+        self,
+        q: Floats,
+        tail: Floats,
+        cache: Cache,
+        start: int,
+        heads: int,
+        scale: float,
+        out: Floats,
+    ) -> None:
+        """Causal attention of queries q[n, heads * latent] | tail[n, heads * more], head by head;
+        out[n, heads * latent] may be q."""
+        self._calls.latent_attention(q, tail, cache, start, heads, scale, out)
 
     def conv_step(self, x: Floats, state: Floats, weight: Floats, out: Floats) -> None:
         """Causal convolution of each channel of x[n, channels], then SiLU; out may be x.

@@ -13,6 +13,7 @@ from engine.model.delta_net import DeltaNet
 from engine.model.experts import Experts
 from engine.model.feed_forward import FeedForward
 from engine.model.kv_cache import KVCache
+from engine.model.latent_attention import LatentAttention
 from engine.model.ngrams import Ngrams
 from engine.model.recurrent_state import RecurrentState
 from engine.model.residual import Residual, bind_residual
@@ -26,10 +27,13 @@ from engine.plan.spec import (
     DeltaNetSpec,
     ExpertsSpec,
     FeedForwardSpec,
+    LatentAttentionSpec,
     ModelPlan,
 )
 from engine.tiers.disk import ModelFiles
 from engine.tiers.rows import TableRows
+
+Mixer = Attention | LatentAttention | DeltaNet
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +43,7 @@ class Layer:
     are fetched before the step."""
 
     mixer_residual: Residual
-    mixer: Attention | DeltaNet
+    mixer: Mixer
     feed_forward_residual: Residual
     feed_forward: Experts | FeedForward
     ngrams: Ngrams | None
@@ -87,9 +91,12 @@ def bind_layers(
     ropes, eps = Ropes(context, weights.vector), plan.norm_eps
     states = iter(state.parts)
 
-    def mixer(spec: AttentionSpec | DeltaNetSpec) -> Attention | DeltaNet:
+    def mixer(spec: AttentionSpec | LatentAttentionSpec | DeltaNetSpec) -> Mixer:
         if isinstance(spec, DeltaNetSpec):
             return DeltaNet(spec, weights, scratch, eps, next(states), next(states))
+        if isinstance(spec, LatentAttentionSpec):
+            turn = ropes.of(spec.rope)
+            return LatentAttention(spec, weights, scratch, turn, eps, context)
         cache = KVCache(context, spec.kv_heads, spec.head_dim, kv)
         rope = ropes.of(spec.rope) if spec.rope else None
         return Attention(spec, weights, scratch, rope, eps, cache, context)

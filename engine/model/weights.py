@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from engine.gguf.dequant import dequantise
 from engine.kernels.table import Matrix
 from engine.plan.spec import ModelPlan
-from engine.plan.tensors import MatrixRef, TensorRef
+from engine.plan.tensors import MatrixRef, RowsRef, TensorRef, TransposedRef
 from engine.tiers.disk import ModelFiles
 
 
 class DenseWeights:
-    """Bytes of the dense tensors, read once. Matrices stay quantised."""
+    """Bytes of the dense tensors, read once. Matrices stay quantised, but for turned ones."""
 
     def __init__(
         self, plan: ModelPlan, files: ModelFiles, progress: Callable[[int, int], None]
@@ -24,12 +24,10 @@ class DenseWeights:
         done = 0
         self._bytes: dict[MatrixRef, NDArray[np.uint8]] = {}
         for ref in plan.dense_tensors:
-            data = np.empty(ref.nbytes, np.uint8)
-            at = 0
-            for offset, nbytes in ref.extents:
-                files.read_into(ref.path, offset, memoryview(data.data)[at : at + nbytes])
-                at += nbytes
-            self._bytes[ref] = data
+            if isinstance(ref, TransposedRef):
+                self._bytes[ref] = _read_turned(ref, files)
+            else:
+                self._bytes[ref] = _read(ref, files)
             done += ref.nbytes
             progress(done, total)
 
@@ -46,3 +44,21 @@ class DenseWeights:
     def vector(self, ref: TensorRef) -> NDArray[np.float32]:
         """The values of an F32 tensor in file order, (n,)."""
         return self._bytes[ref].view(np.float32)
+
+
+def _read(ref: TensorRef | RowsRef, files: ModelFiles) -> NDArray[np.uint8]:
+    data = np.empty(ref.nbytes, np.uint8)
+    at = 0
+    for offset, nbytes in ref.extents:
+        files.read_into(ref.path, offset, memoryview(data.data)[at : at + nbytes])
+        at += nbytes
+    return data
+
+
+def _read_turned(ref: TransposedRef, files: ModelFiles) -> NDArray[np.uint8]:
+    stored = ref.stored
+    matrices = _read(stored, files).reshape(ref.count, ref.cols, -1)
+    values = np.empty((ref.count, stored.cols, ref.cols), np.float32)
+    for matrix, out in zip(matrices, values, strict=True):  # one by one: it takes some memory
+        out[:] = dequantise(stored.format, matrix).T
+    return values.reshape(-1).view(np.uint8)

@@ -8,9 +8,10 @@ from engine.errors import UnsupportedModelError
 from engine.gguf.formats import F32
 from engine.plan.attentions import Attentions
 from engine.plan.families.family import Family
+from engine.plan.latent_attentions import LatentAttentions
 from engine.plan.rows import interleaved
 from engine.plan.source import PlanSource
-from engine.plan.spec import CONV_TAPS, AttentionSpec, DeltaNetSpec
+from engine.plan.spec import CONV_TAPS, AttentionSpec, DeltaNetSpec, LatentAttentionSpec
 from engine.plan.tensors import MatrixRef, RowsRef, TensorRef
 
 FULL_INTERVAL = 4  # llama.cpp's default: of so many layers the last one is attention
@@ -32,10 +33,14 @@ class Mixers:
 
     def __init__(self, source: PlanSource, family: Family, embd: int, blocks: int) -> None:
         self._source, self._family, self._embd = source, family, embd
-        self._attentions = Attentions(source, family, embd, blocks)
+        self._attentions: Attentions | LatentAttentions
+        if family.latent_attention:
+            self._attentions = LatentAttentions(source, family, embd)
+        else:
+            self._attentions = Attentions(source, family, embd, blocks)
         self._delta = _read_delta(source, blocks) if family.delta_net else None
 
-    def read(self, layer: int) -> AttentionSpec | DeltaNetSpec:
+    def read(self, layer: int) -> AttentionSpec | LatentAttentionSpec | DeltaNetSpec:
         if self._delta and self._delta.recurrent[layer]:
             return self._delta_net(layer, self._delta)
         return self._attentions.read(layer)

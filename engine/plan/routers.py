@@ -52,7 +52,8 @@ class Routers:
 
     def _read_gating(self) -> Gating:
         source, key = self._source, "expert_gating_func"
-        value = source.amount(key) or self._family.gating
+        family, blocks = self._family, source.count("block_count")
+        value = source.amount(key) or family.gating_by_blocks.get(blocks, family.gating)
         if value not in list(Gating):
             raise UnsupportedModelError(
                 f"{source.file.file_name}: key {source.key(key)!r} is {value}, Stoker implements "

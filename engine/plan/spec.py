@@ -14,7 +14,7 @@ from engine.plan.families.family import Activation
 from engine.plan.indexer import IndexerSpec
 from engine.plan.ngrams import NgramSpec
 from engine.plan.residual import ResidualSpec
-from engine.plan.tensors import MatrixRef, TensorRef
+from engine.plan.tensors import MatrixRef, RowsRef, TensorRef
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +88,58 @@ class AttentionSpec:
         index = self.indexer.widths if self.indexer else ()
         gate = (self.gate.rows,) if self.gate else ()
         return (q, q, kv, kv, *gate, *index)
+
+
+@dataclass(frozen=True, slots=True)
+class LatentAttentionSpec:
+    """Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434), in its absorbed form.
+
+    A token leaves one row for all heads: a latent vector, and a key that is rotated (adjacent
+    pairs). A head's query is compared with both: its first part after `k_b` with the latents, its
+    rotated part with the keys. What it takes from the latents `v_b` makes its output.
+    """
+
+    heads: int
+    plain: int  # values of a head's query that are not rotated
+    rope: RopeSpec  # of its others and the key
+    latent: int
+    value_dim: int  # of a head's output
+    scale: float  # multiplies the scores
+    q_down: TensorRef | None  # (rank, embd): queries are made of what it gives
+    q_norm: TensorRef | None  # (rank,) F32, with q_down
+    q: RowsRef  # (heads * plain, rank or embd)
+    q_rotated: RowsRef  # (heads * rotated, rank or embd)
+    c: RowsRef  # (latent, embd)
+    k_rotated: RowsRef  # (rotated, embd)
+    c_norm: TensorRef  # (latent,) F32
+    k_b: MatrixRef  # (heads * latent, plain)
+    v_b: MatrixRef  # (heads * value_dim, latent)
+    output: TensorRef  # (embd, heads * value_dim)
+
+    @property
+    def rotated(self) -> int:
+        """Values of the key, and of a head's query behind the plain ones."""
+        return self.rope.dims
+
+    @property
+    def tensors(self) -> tuple[MatrixRef, ...]:
+        refs = (self.q_down, self.q_norm, self.q, self.q_rotated, self.c, self.k_rotated,
+                self.c_norm, self.k_b, self.v_b, self.output)  # fmt: skip
+        return tuple(ref for ref in refs if ref is not None)
+
+    @property
+    def row(self) -> int:
+        """Values that a token leaves in the cache."""
+        return self.latent + self.rotated
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """float32 values per token of both parts of the queries, latent, key, what the heads
+        compare with latents, their outputs, and what queries are made of, if not of x."""
+        h = self.heads
+        own = (h * self.plain, h * self.rotated, self.latent, self.rotated, h * self.latent,
+               h * self.value_dim)  # fmt: skip
+        return (*own, self.q_down.rows) if self.q_down else own
 
 
 CONV_TAPS = 4  # tokens that the convolution of a DeltaNet sees
@@ -285,7 +337,7 @@ class LayerSpec:
     """Two branches, one behind the other, and how each reads and writes the hidden state."""
 
     mixer_residual: ResidualSpec
-    mixer: AttentionSpec | DeltaNetSpec  # the part that looks at other tokens
+    mixer: AttentionSpec | LatentAttentionSpec | DeltaNetSpec  # the part that looks at other tokens
     feed_forward_residual: ResidualSpec
     feed_forward: ExpertsSpec | FeedForwardSpec
     ngrams: NgramSpec | None = None  # added to the hidden state before the branches
@@ -375,7 +427,8 @@ class ModelPlan:
     def ropes(self) -> frozenset[RopeSpec]:
         """The rotations of all layers, each of which has a table."""
         mixers = (layer.mixer for layer in self.layers)
-        return frozenset(x.rope for x in mixers if isinstance(x, AttentionSpec) and x.rope)
+        attentions = (x for x in mixers if isinstance(x, AttentionSpec | LatentAttentionSpec))
+        return frozenset(x.rope for x in attentions if x.rope)
 
     @property
     def most_experts(self) -> int:

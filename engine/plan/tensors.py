@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.gguf.formats import Format
+from engine.gguf.formats import F32, Format
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,4 +75,41 @@ class RowsRef:
         return tuple((self.whole.offset + first * row, rows * row) for first, rows in self.spans)
 
 
-MatrixRef = TensorRef | RowsRef
+@dataclass(frozen=True, slots=True)
+class TransposedRef:
+    """`count` matrices that lie in `stored` one below the other, each turned: rows become columns.
+
+    No format of blocks can be turned, so they are kept in F32, as the values that they stand for.
+    """
+
+    stored: RowsRef  # (count * cols, rows / count)
+    count: int
+
+    @property
+    def name(self) -> str:
+        return self.stored.name
+
+    @property
+    def path(self) -> str:
+        return self.stored.path
+
+    @property
+    def format(self) -> Format:
+        """In memory."""
+        return F32
+
+    @property
+    def rows(self) -> int:
+        return self.count * self.stored.cols
+
+    @property
+    def cols(self) -> int:
+        return self.stored.rows // self.count
+
+    @property
+    def nbytes(self) -> int:
+        """In memory."""
+        return self.rows * F32.row_bytes(self.cols)
+
+
+MatrixRef = TensorRef | RowsRef | TransposedRef

@@ -11,7 +11,7 @@ import numpy as np
 from engine.errors import BudgetError, BudgetTooLargeError, SettingError
 from engine.plan.indexer import IndexerSpec
 from engine.plan.ngrams import NgramSpec
-from engine.plan.spec import AttentionSpec, ExpertsSpec, ExpertStack, ModelPlan
+from engine.plan.spec import AttentionSpec, ExpertsSpec, ExpertStack, LatentAttentionSpec, ModelPlan
 from engine.plan.tensors import TensorRef
 from engine.settings import EngineSettings, parse_bytes, parse_share
 from engine.tiers.hardware import MemoryReading
@@ -136,6 +136,10 @@ def plan_memory(
     size or heads that `kv` cannot hold, BudgetError for a budget below `least` or above `ram`.
     """
     most = None if ram == "auto" else parse_bytes(ram, "--ram")
+    if kv != "f16" and any(isinstance(x.mixer, LatentAttentionSpec) for x in plan.layers):
+        raise SettingError(
+            f"--kv is {kv}: a model with latent attention keeps its rows in f16", "Use --kv f16"
+        )
     for x in _attentions(plan):
         if x.head_dim % KV_BLOCKS[kv][0]:
             raise SettingError(
@@ -281,9 +285,9 @@ def kv_bytes(plan: ModelPlan, context: int, kv: str) -> int:
     """
     values, size = KV_BLOCKS[kv]
     index = sum(2 * context * x.dim for x in _indexers(plan))
-    return index + sum(
-        2 * context * x.kv_heads * x.head_dim // values * size for x in _attentions(plan)
-    )
+    rows = sum(x.mixer.row for x in plan.layers if isinstance(x.mixer, LatentAttentionSpec))
+    pairs = sum(2 * context * x.kv_heads * x.head_dim // values * size for x in _attentions(plan))
+    return index + pairs + KV_BLOCKS["f16"][1] * context * rows
 
 
 def _attentions(plan: ModelPlan) -> list[AttentionSpec]:

@@ -15,6 +15,7 @@ import pytest
 
 from engine.open_model import open_model
 from engine.settings import EngineSettings
+from tests.builders.families.deepseek import TINY_FLASH, TINY_V2, TINY_V3
 from tests.builders.geometry import Geometry
 from tests.builders.stretch import Stretch
 from tests.builders.tiny_model import TINY, TINY_HYBRID, TINY_K, TINY_LLAMA, build_tiny
@@ -24,6 +25,9 @@ Doubles = npt.NDArray[np.float64]
 
 PROMPT = 30
 LETTER = 65  # a token with text: the byte letters come first in the vocabulary
+# llama.cpp knows by their number of layers which models make queries of the residual stream.
+V2_LITE = replace(TINY_V2, layers=27, dense_layers=26, drafts=0)
+V3_BLOCKS = replace(TINY_V3, head_dim=96, value_dim=64, q_rank=96, ff=64, dense_ff=96)
 
 
 def log_softmax(logits: npt.NDArray[np.float32]) -> Doubles:
@@ -53,6 +57,11 @@ def divergence(found: Doubles, expected: Doubles) -> float:
         ("f32", replace(TINY, arch="qwen3", experts=0), 1e-6),
         ("f32", TINY_LLAMA, 3e-6),
         ("f32", replace(TINY_LLAMA, stretch=Stretch("yarn", 4.0, 256)), 3e-6),
+        ("f32", V2_LITE, 5e-6),
+        ("f32", TINY_V3, 3e-6),
+        ("f32", replace(TINY_FLASH, drafts=1), 3e-6),
+        ("q8_0", V3_BLOCKS, 5e-3),
+        ("q8_0", replace(V3_BLOCKS, old=True), 5e-3),
     ],
 )
 def test_same_probabilities(tmp_path: Path, mix: str, geometry: Geometry, most: float) -> None:

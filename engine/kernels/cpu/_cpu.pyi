@@ -18,6 +18,17 @@ class ExpertMatrix:
 class _Operations:
     def matmul(self, jobs: list[tuple[int, int, int, int, _F32]], x: _F32, /) -> None:
         """jobs: address, format id, rows, columns and output of each matrix."""
+    def head_matmul(
+        self,
+        address: int,
+        format_id: int,
+        rows: int,
+        cols: int,
+        heads: int,
+        x: _F32,
+        out: _F32,
+        /,
+    ) -> None: ...
     def rms_norm(self, x: _F32, weight: _F32, eps: float, out: _F32, /) -> None: ...
     def head_norm_rope(
         self,
@@ -85,6 +96,18 @@ class _Operations:
         head_dim: int,
         scale: float,
         chosen: _I32,
+        out: _F32,
+        /,
+    ) -> None: ...
+    def store_latent(self, c: _F32, tail: _F32, cache: _Cache, start: int, /) -> None: ...
+    def latent_attention(
+        self,
+        q: _F32,
+        tail: _F32,
+        cache: _Cache,
+        start: int,
+        heads: int,
+        scale: float,
         out: _F32,
         /,
     ) -> None: ...

@@ -46,6 +46,8 @@
 //    in 1, the scales of the cache (dk, dv) rounded to binary16, that of the query (dq) not.
 //      score = (sum over blocks, one running sum from +0, of (dq * dk) * float(isum)) * scale
 //      o[i] += (p * dv) * float(code)
+// 7c. Over a cache of latent rows in binary16: one row per position is the key of every head, its first values
+//    are the value as well. As 7, but for score = (sum of q[i] * k[i] as in 4) * scale.
 // 7d. Over chosen positions: in ascending order they take the places 0, 1, 2, .. of the keys of 7.
 //    Chosen by blocks of r positions, from those that are whole: the key of a block is the mean of its r raw keys
 //    (binary16; a running sum, divided by r), normed as in 6, rotated at the block's first position. score =

@@ -100,6 +100,28 @@ void Engine::matmul(const std::vector<Product>& products, const float* x, int64_
   });
 }
 
+void Engine::head_matmul(const MatrixRef& w, int64_t heads, const float* x, int64_t n, float* out) {
+  const Call call(busy_);
+  const MatrixRef one = {w.data, w.format, w.rows / heads, w.cols};
+  x_for(w).prepare(ops_, pool_, x, n * heads, w.cols, w.format->block);
+  gathered_.resize(static_cast<size_t>(n * heads));
+  outs_.resize(static_cast<size_t>(n * heads));
+  for (int64_t h = 0; h < heads; ++h)
+    for (int64_t t = 0; t < n; ++t) {
+      gathered_[h * n + t] = x_for(w).acts()[t * heads + h];
+      outs_[h * n + t] = out + (t * heads + h) * one.rows;
+    }
+  const int64_t step = unit_rows(one.rows, one.row_bytes(), heads, pool_.threads());
+  const int64_t parts = (one.rows + step - 1) / step;
+  pool_.run(heads * parts, [&](int64_t unit, int thread) {
+    const int64_t head = unit / parts, row = unit % parts * step;
+    for (int64_t t = 0; t < n; t += TOKEN_TILE)
+      one.format->rows({one.data + head * one.rows * one.row_bytes(), one.cols, row,
+                        std::min(row + step, one.rows), gathered_.data() + head * n + t,
+                        outs_.data() + head * n + t, std::min(TOKEN_TILE, n - t), scratch(thread)});
+  });
+}
+
 void Engine::rms_norm(const float* x, const float* weight, float eps, int64_t n, int64_t cols, float* out,
                       int64_t groups) {
   const Call call(busy_);

@@ -74,6 +74,14 @@ struct StoreKvArgs {
   int kv_heads, head_dim;
 };
 
+// Rows c[latent] and then tail[more] of a cache [ctx][latent + more].
+struct StoreLatentArgs {
+  const float* c;
+  const float* tail;
+  uint16_t* cache;
+  int64_t n, start, latent, more;
+};
+
 struct AttentionArgs {
   const float* q;
   const uint8_t* k_cache;
@@ -85,6 +93,9 @@ struct AttentionArgs {
   float scale;
   int64_t window = NO_WINDOW;
   const float* sinks = nullptr;  // [heads]
+  // Of a latent cache: q holds the first value_dim values of each query, tail the others.
+  const float* tail = nullptr;
+  int value_dim = 0;
 };
 
 // Values first .. first + 2 * half - 1 of each head are rotated.
@@ -161,6 +172,8 @@ class Engine {
 
   // Products of the same rows x with several matrices of the same width, as one job.
   void matmul(const std::vector<Product>& products, const float* x, int64_t n);
+  // x and out [n][heads][..]: head h of each row times matrix h of those that w holds one below the other.
+  void head_matmul(const MatrixRef& w, int64_t heads, const float* x, int64_t n, float* out);
   // weight [groups][cols]: row i takes group i mod groups.
   void rms_norm(const float* x, const float* weight, float eps, int64_t n, int64_t cols, float* out,
                 int64_t groups = 1);
@@ -168,6 +181,7 @@ class Engine {
                       const float* cos, const float* sin, int64_t half, int64_t start);
   void rope(const RopeArgs& a);
   void store_kv(const StoreKvArgs& a);
+  void store_latent(const StoreLatentArgs& a);
   void attention(const AttentionArgs& a);
   void store_rows(const float* x, int64_t n, int64_t cols, uint16_t* to);
   void choose_blocks(const ChooseArgs& a);

@@ -12,6 +12,7 @@
 #include <memory>
 
 #include "arrays.h"
+#include "checks.h"
 #include "contract.h"
 #include "engine.h"
 #include "isa.h"
@@ -23,27 +24,6 @@ namespace stoker {
 namespace {
 
 using nb::handle;
-
-const FormatOps& find_format(const OpTable& ops, const char* call, int id) {
-  for (int i = 0; i < ops.format_count; ++i)
-    if (ops.formats[i].id == id) return ops.formats[i];
-  throw BadArgument(std::string(call) + ": no kernel for tensor format " + std::to_string(id));
-}
-
-void check_shape(const char* call, const FormatOps& format, int64_t rows, int64_t cols) {
-  require(rows > 0 && cols > 0 && cols % format.stored == 0 && cols <= MAX_COLS, call,
-          "a matrix of " + std::to_string(rows) + " x " + std::to_string(cols) + " is not possible in " +
-              format.name + " (columns: a multiple of " + std::to_string(format.stored) + ", at most " +
-              std::to_string(MAX_COLS) + ")");
-}
-
-MatrixRef matrix(const OpTable& ops, const char* call, uint64_t address, int format_id, int64_t rows,
-                 int64_t cols) {
-  const FormatOps& format = find_format(ops, call, format_id);
-  check_shape(call, format, rows, cols);
-  require(address != 0, call, "the matrix has no address");
-  return {reinterpret_cast<const uint8_t*>(static_cast<uintptr_t>(address)), &format, rows, cols};
-}
 
 struct PyExpertMatrix {
   int64_t offset;
@@ -68,14 +48,6 @@ void check_heads(const char* call, int64_t heads, int64_t head_dim) {
   require(heads > 0 && head_dim > 0 && head_dim % 16 == 0 && head_dim <= MAX_HEAD_DIM, call,
           "head_dim is " + std::to_string(head_dim) + ", must be a multiple of 16, at most " +
               std::to_string(MAX_HEAD_DIM));
-}
-
-// Returns how many positions are left behind the span.
-int64_t check_span(const char* call, int64_t start, int64_t n, int64_t ctx) {
-  require(start >= 0 && start + n <= ctx, call,
-          "positions " + std::to_string(start) + ".." + std::to_string(start + n - 1) +
-              " are not in a context of " + std::to_string(ctx));
-  return ctx - start - n;
 }
 
 // jobs: a list of (address, format id, rows, columns, out).
@@ -491,11 +463,14 @@ NB_MODULE(_cpu, m) {
       .def("run", &Program::run)
       .def("__len__", &Program::size);
   define<&matmul>(engine, program, "matmul");
+  define<&head_matmul>(engine, program, "head_matmul");
   define<&rms_norm>(engine, program, "rms_norm");
   define<&head_norm_rope>(engine, program, "head_norm_rope");
   define<&rope>(engine, program, "rope");
   define<&store_kv>(engine, program, "store_kv");
   define<&attention>(engine, program, "attention");
+  define<&store_latent>(engine, program, "store_latent");
+  define<&latent_attention>(engine, program, "latent_attention");
   define<&conv_step>(engine, program, "conv_step");
   define<&delta_net>(engine, program, "delta_net");
   define<&route>(engine, program, "route");

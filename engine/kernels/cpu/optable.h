@@ -60,6 +60,8 @@ struct AttentionJob {
   float scale;
   int64_t window;
   const float* sinks;  // of all heads, or null
+  const float* tail;   // of a latent cache: what follows each query of q, which is value_dim wide
+  int value_dim;
   float* states;
   int64_t span;
   uint8_t* scratch;
@@ -74,7 +76,7 @@ constexpr int64_t first_key(int64_t position, int64_t window) {
 
 // A record: m, l, padding to 16 floats, then o.
 constexpr int RECORD_HEAD = 16;
-constexpr int64_t attention_record(int head_dim) { return RECORD_HEAD + head_dim; }
+constexpr int64_t attention_record(int value_dim) { return RECORD_HEAD + value_dim; }
 
 // Keys and values of one position, [kv_heads][head_dim] each, to be stored at `position`.
 struct StoreKvJob {
@@ -87,7 +89,7 @@ struct StoreKvJob {
   uint8_t* scratch;
 };
 
-enum KvFormat { KV_F16, KV_Q8_0, KV_FORMATS };
+enum KvFormat { KV_F16, KV_Q8_0, KV_LATENT, KV_FORMATS };
 
 // Channels channels0 <= c < channels1 of all tokens. state: the last inputs [CONV_TAPS - 1][channels], oldest
 // first; weight [CONV_TAPS][channels]; out may be x. Inputs are `dilation` tokens apart, 1 or 3: then the state
@@ -138,6 +140,7 @@ constexpr int64_t MAX_COLS = 1 << 18;  // bounds every use of the scratch
 constexpr int64_t MAX_EXPERTS = MAX_COLS / 4;
 constexpr int MAX_HEAD_DIM = 512;
 constexpr int MAX_INDEX_HEADS = 16;
+constexpr int MAX_LATENT_ROW = 640;  // values of a row of a latent cache
 constexpr int ATTENTION_ROWS = 8;    // queries that share a pass over the keys
 constexpr int ATTENTION_HEADS = 16;  // heads of one job
 constexpr int ATTENTION_QUERIES = ATTENTION_ROWS * ATTENTION_HEADS;
@@ -150,11 +153,12 @@ struct OpTable {
   void (*rms_norm)(const float* x, const float* weight, float eps, int64_t n, float* out);
   void (*rotate)(float* head, const float* cos, const float* sin, int64_t half);
   void (*rotate_adjacent)(float* head, const float* cos, const float* sin, int64_t half);
-  void (*store_kv[KV_FORMATS])(const StoreKvJob&);
+  void (*store_kv[KV_LATENT])(const StoreKvJob&);
+  void (*store_latent)(const float* c, int64_t latent, const float* tail, int64_t more, uint16_t* row);
   void (*attention[KV_FORMATS])(const AttentionJob&);
   // One query: joins its records of `spans` spans, `stride` floats apart, in the first, and
-  // writes out[head_dim]. `sink` may be null.
-  void (*join_attention)(float* states, int64_t stride, int64_t spans, const float* sink, int head_dim,
+  // writes out[value_dim]. `sink` may be null.
+  void (*join_attention)(float* states, int64_t stride, int64_t spans, const float* sink, int value_dim,
                          float* out);
   void (*conv_step)(const ConvJob&);
   void (*delta_net)(const DeltaJob&);

@@ -18,9 +18,18 @@ void Engine::store_kv(const StoreKvArgs& a) {
   });
 }
 
+void Engine::store_latent(const StoreLatentArgs& a) {
+  const Call call(busy_);
+  const int64_t cols = a.latent + a.more;
+  for_rows(a.n, cols, [&](int64_t i, int) {
+    ops_.store_latent(a.c + i * a.latent, a.latent, a.tail + i * a.more, a.more, a.cache + (a.start + i) * cols);
+  });
+}
+
 void Engine::attention(const AttentionArgs& a) {
   if (a.n == 0) return;
   const Call call(busy_);
+  const int value_dim = a.format == KV_LATENT ? a.value_dim : a.head_dim;
   const int group = a.heads / a.kv_heads, threads = pool_.threads();
   const int64_t row_parts = (a.n + ATTENTION_ROWS - 1) / ATTENTION_ROWS;
   const int64_t first_span = first_key(a.start, a.window) / KEY_SPAN;
@@ -32,7 +41,7 @@ void Engine::attention(const AttentionArgs& a) {
   while (step > 1 && threads > 1 && row_units * a.kv_heads * head_parts() < 2 * threads)
     step = (step + 1) / 2;
   const int64_t per_row = static_cast<int64_t>(a.kv_heads) * head_parts();
-  const int64_t record = attention_record(a.head_dim), span_size = a.n * a.heads * record;
+  const int64_t record = attention_record(value_dim), span_size = a.n * a.heads * record;
   const size_t state_bytes = split ? static_cast<size_t>(spans * span_size) * sizeof(float) : 0;
   auto* states = reinterpret_cast<float*>(states_.at_least(state_bytes));
   pool_.run(row_units * per_row, [&](int64_t unit, int thread) {
@@ -44,20 +53,20 @@ void Engine::attention(const AttentionArgs& a) {
     const int64_t span = split ? unit / per_row : 0;
     ops_.attention[a.format]({a.q, a.k_cache, a.v_cache, a.out, a.start, row,
                               std::min(row + ATTENTION_ROWS, a.n), head0, head1, a.heads, kv_head, a.kv_heads,
-                              a.head_dim, a.scale, a.window, a.sinks,
+                              a.head_dim, a.scale, a.window, a.sinks, a.tail, value_dim,
                               split ? states + span * span_size + a.n * head0 * record : nullptr,
                               first_span + span, scratch(thread)});
   });
   if (!split) return;
-  for_rows(a.n * a.heads, spans * a.head_dim, [&](int64_t i, int) {
+  for_rows(a.n * a.heads, spans * value_dim, [&](int64_t i, int) {
     const int64_t row = i / a.heads;
     const int head = static_cast<int>(i % a.heads), first = head % group / step * step;
     const int head0 = head - head % group + first, count = std::min(step, group - first);
     const int64_t own = first_key(a.start + row, a.window) / KEY_SPAN;  // its first span
     ops_.join_attention(
         states + (own - first_span) * span_size + (a.n * head0 + row * count + head - head0) * record, span_size,
-        (a.start + row) / KEY_SPAN + 1 - own, a.sinks == nullptr ? nullptr : a.sinks + head, a.head_dim,
-        a.out + i * a.head_dim);
+        (a.start + row) / KEY_SPAN + 1 - own, a.sinks == nullptr ? nullptr : a.sinks + head, value_dim,
+        a.out + i * value_dim);
   });
 }
 

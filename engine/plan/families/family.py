@@ -53,6 +53,7 @@ class Family:
     activation: Activation = "silu"
     # Of the router, where the file does not say.
     gating: Gating = Gating.SOFTMAX
+    gating_by_blocks: Mapping[int, Gating] = field(default_factory=dict)  # of models so deep
     normalise: bool = True
     selection_bias: bool = False  # the tensor exp_probs_b may be there
     expert_biases: bool = False  # the router and all matrices of the experts have a bias
@@ -76,6 +77,7 @@ class Family:
     window_rope: bool = False  # layers with a window have a rotation of their own
     rope_divisors: bool = False  # of layers without a window, where the file has them
     rope_switch: bool = False  # rope.scaling.finetuned false turns it off
+    latent_attention: bool = False  # in place of that
     # DeltaNet
     delta_net: bool = False  # DeltaNet in all but every so many layers
     tiled: bool = False  # a DeltaNet's value head h reads key head h mod k_heads

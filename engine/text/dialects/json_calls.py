@@ -1,4 +1,4 @@
-"""Tool calls whose arguments are JSON: Hermes and Qwen 3, DeepSeek, Granite.
+"""Tool calls whose arguments are JSON: Hermes and Qwen 3, DeepSeek, Granite, Mistral.
 
 <tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>
 
@@ -6,6 +6,9 @@
 ...<｜tool▁call▁begin｜>function<｜tool▁sep｜>f\\n```json\\n{"a": 1}\\n```<｜tool▁call▁end｜>...
 
 <|tool_call|>[{"name": "f", "arguments": {"a": 1}}, ...]
+
+[TOOL_CALLS] [{"name": "f", "arguments": {"a": 1}, "id": "123456789"}, ...]
+[TOOL_CALLS]f[CALL_ID]123456789[ARGS]{"a": 1}...
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ CALLS_BEGIN, CALLS_END = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end
 CALL_BEGIN, CALL_END = "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>"
 SEPARATOR = "<｜tool▁sep｜>"
 DEEPSEEK_MARKERS = (CALLS_BEGIN, CALLS_END, CALL_BEGIN, CALL_END, SEPARATOR)
+TOOL_CALLS, CALL_ID, ARGS = "[TOOL_CALLS]", "[CALL_ID]", "[ARGS]"
 
 
 def hermes(s: Stream, tools: Tools) -> Steps[None]:
@@ -50,6 +54,23 @@ def granite(s: Stream, tools: Tools) -> Steps[None]:
         if not (yield from s.skip(",")):
             break
     yield from s.expect("]")
+
+
+def mistral(s: Stream, tools: Tools) -> Steps[None]:
+    """Behind `[TOOL_CALLS]`: a list of calls, or in newer models one call."""
+    if (yield from s.ahead("[", space=True)):
+        yield from granite(s, tools)
+        return
+    name: list[str] = []
+    end = yield from s.copy(name.append, ARGS, CALL_ID)
+    if end == CALL_ID:  # of interest to the server that made it up
+        end = yield from s.copy(_ignore, ARGS)
+    if not end:
+        raise MalformedError
+    yield from s.space()
+    s.begin_call(checked_name("".join(name)))
+    yield from JSON.object(s, s.arguments)
+    s.end_call()
 
 
 def deepseek(s: Stream, tools: Tools) -> Steps[None]:
@@ -94,6 +115,10 @@ def checked_name(name: Any) -> str:
     if not text or len(text) > 256 or any(c.isspace() or c in '<>{}"' for c in text):
         raise MalformedError
     return text
+
+
+def _ignore(text: str) -> None:
+    """For text that means nothing."""
 
 
 def _object(s: Stream) -> Steps[None]:

@@ -10,11 +10,11 @@ from engine.text.dialects import harmony as channels
 from engine.text.dialects import json_calls
 from engine.text.dialects.gemma import gemma
 from engine.text.dialects.harmony import harmony
-from engine.text.dialects.json_calls import deepseek, deepseek_call, granite, hermes
+from engine.text.dialects.json_calls import deepseek, deepseek_call, granite, hermes, mistral
 from engine.text.dialects.schema import Tools
 from engine.text.dialects.stream import Steps, Stream
 from engine.text.dialects.tagged import Body, Think, read_tagged
-from engine.text.dialects.xml_calls import GLM, MINIMAX, QWEN, XmlCalls
+from engine.text.dialects.xml_calls import DSML, GLM, MINIMAX, QWEN, XmlCalls
 
 _THINK = ("<think>", "</think>")
 
@@ -50,7 +50,7 @@ class Dialect:
         return read_tagged(s, tools, self.think, thinking, bodies, self.call_end)
 
 
-_qwen, _minimax, _glm = XmlCalls(QWEN), XmlCalls(MINIMAX), XmlCalls(GLM)
+_qwen, _minimax, _glm, _dsml = (XmlCalls(shape) for shape in (QWEN, MINIMAX, GLM, DSML))
 
 # The first that fits counts: special markers before those that several families share.
 DIALECTS = (
@@ -74,6 +74,11 @@ DIALECTS = (
         {json_calls.CALLS_BEGIN: deepseek, json_calls.CALL_BEGIN: deepseek_call},
         json_calls.CALL_END, markers=(*json_calls.DEEPSEEK_MARKERS, *_THINK),
     ),
+    Dialect(  # DeepSeek V3.2
+        "deepseek-dsml", ("｜DSML｜",), {"<｜DSML｜function_calls>": _dsml.all}, DSML.all_end,
+        forced=(f"<｜DSML｜function_calls>\n{DSML.call}", f"{DSML.name_end}\n"),
+        markers=("｜DSML｜", *_THINK),
+    ),
     Dialect(  # GLM-4.5 to 4.7 and Laguna
         "glm", ("<tool_call>", "<arg_key>"), {"<tool_call>": _glm.all}, "</tool_call>",
         forced=("<tool_call>", ""),
@@ -93,6 +98,11 @@ DIALECTS = (
     ),
     Dialect(
         "granite", ("<|tool_call|>",), {"<|tool_call|>": granite}, "]", markers=("<|tool_call|>",)
+    ),
+    Dialect(  # Mixtral 8x22B; reasoning is that of Magistral
+        "mistral", (json_calls.TOOL_CALLS,), {json_calls.TOOL_CALLS: mistral}, "]",
+        think=("[THINK]", "[/THINK]"),
+        markers=(json_calls.TOOL_CALLS, json_calls.CALL_ID, json_calls.ARGS, "[THINK]", "[/THINK]"),
     ),
     Dialect("think", ("</think>",), markers=_THINK),
 )  # fmt: skip

@@ -1,8 +1,10 @@
-"""Tool calls that write each parameter between tags, without quoting: Qwen 3 Coder, MiniMax, GLM.
+"""Tool calls that write each parameter between tags, without quoting: Qwen 3 Coder, MiniMax, GLM,
+DeepSeek V3.2.
 
     <tool_call><function=f><parameter=a>\\n1\\n</parameter></function></tool_call>
     <minimax:tool_call><invoke name="f"><parameter name="a">1</parameter></invoke>...
     <tool_call>f<arg_key>a</arg_key><arg_value>1</arg_value></tool_call>
+    <｜DSML｜invoke name="f"><｜DSML｜parameter name="a" string="false">1</｜DSML｜parameter>...
 
 A closing tag inside a text value is told from the real one by what follows it.
 """
@@ -17,6 +19,7 @@ from engine.text.dialects.stream import Emit, MalformedError, Steps, Stream
 from engine.text.dialects.values import as_string
 
 _STRING = frozenset({"string"})
+_NO_STRING = frozenset({"array", "boolean", "integer", "null", "number", "object"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,7 @@ class Shape:
     call_end: str
     all_end: str  # behind the last call; "" where call_end is all
     lines: bool = False  # a value stands on lines of its own
+    typed: str = ""  # between a key and whether its value is a string: true or false
 
 
 QWEN = Shape(
@@ -40,6 +44,10 @@ QWEN = Shape(
 MINIMAX = Shape(
     '<invoke name="', '">', '<parameter name="', '">', "", "</parameter>", "</invoke>",
     "</minimax:tool_call>",
+)  # fmt: skip
+DSML = Shape(
+    '<｜DSML｜invoke name="', '">', '<｜DSML｜parameter name="', '">', "", "</｜DSML｜parameter>",
+    "</｜DSML｜invoke>", "</｜DSML｜function_calls>", typed='" string="',
 )  # fmt: skip
 GLM = Shape("", "", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", "</tool_call>", "")
 
@@ -88,9 +96,12 @@ class XmlCalls:
             if shape.value:
                 yield from s.space()
                 yield from s.expect(shape.value)
-            parameter = "".join(key).strip()
+            parameter, types = "".join(key).strip(), frozenset[str]()
+            if shape.typed and shape.typed in parameter:
+                parameter, _, told = parameter.rpartition(shape.typed)
+                types = _STRING if told == "true" else _NO_STRING
             s.arguments(f'{separator}"{as_string(parameter)}": ')
-            yield from self._value(s, tools.types(name, parameter))
+            yield from self._value(s, types or tools.types(name, parameter))
             separator = ", "
         yield from s.expect(shape.call_end)
         s.arguments("}")

@@ -114,10 +114,10 @@ struct HalfCache {
   static constexpr int64_t query_bytes(int d) { return 4 * static_cast<int64_t>(d); }
 
   template <int N>
-  STOKER_INLINE void prepare(const float* const* q, int d, uint8_t* out) {
+  STOKER_INLINE void prepare(const AttentionJob& job, const int64_t* query, uint8_t* out) {
     auto* to = reinterpret_cast<float*>(out);
     for (int n = 0; n < N; ++n)
-      for (int i = 0; i < d; ++i) to[i * N + n] = q[n][i];
+      for (int i = 0; i < job.head_dim; ++i) to[i * N + n] = job.q[query[n] * job.head_dim + i];
   }
 
   // One head of one position.
@@ -154,17 +154,18 @@ struct HalfCache {
     }
   }
 
+  // The first dv of the d values of each row.
   template <int N>
-  STOKER_INLINE void values(const uint8_t* v, int d, const float* p, const Seen* seen, const float* c,
+  STOKER_INLINE void values(const uint8_t* v, int d, int dv, const float* p, const Seen* seen, const float* c,
                             int64_t ahead, float* o, int64_t stride) {
     int i = 0;
-    for (; i + PART <= d; i += PART)
+    for (; i + PART <= dv; i += PART)
       add_values<N, 2>(o + i, stride, c, p, seen, [&](int64_t j, int k) {
         const uint8_t* at = v + 2 * (j * d + i + k * W);
         if (k == 0) prefetch(at, ahead);
         return halves_at(at);
       });
-    if (i < d)
+    if (i < dv)
       add_values<N, 1>(o + i, stride, c, p, seen,
                        [&](int64_t j, int) { return halves_at(v + 2 * (j * d + i)); });
   }
@@ -174,14 +175,14 @@ struct HalfCache {
 template <class Cache>
 STOKER_INLINE void attend_span(const AttentionJob& job, int64_t span, const uint8_t* queries, float* states,
                                int64_t query_bytes) {
-  const int d = job.head_dim, heads = job.head1 - job.head0;
+  const int d = job.head_dim, dv = job.value_dim, heads = job.head1 - job.head0;
   const int count = static_cast<int>(job.row1 - job.row0) * heads;
-  const int64_t record = attention_record(d);
+  const int64_t record = attention_record(dv);
   float m[ATTENTION_QUERIES], l[ATTENTION_QUERIES];
   for (int f = 0; f < count; ++f) {
     m[f] = -__builtin_inff();
     l[f] = 0.0f;
-    std::memset(states + f * record + RECORD_HEAD, 0, static_cast<size_t>(d) * sizeof(float));
+    std::memset(states + f * record + RECORD_HEAD, 0, static_cast<size_t>(dv) * sizeof(float));
   }
   const int64_t head_bytes = Cache::bytes(static_cast<int64_t>(KEY_CHUNK) * d);
   const int64_t chunk_bytes = head_bytes * job.kv_heads;
@@ -197,8 +198,8 @@ STOKER_INLINE void attend_span(const AttentionJob& job, int64_t span, const uint
       alignas(64) float p[N * KEY_CHUNK], c[W];
       Cache::template scores<N>(queries + f * query_bytes, d, job.k_cache + at, ahead, job.scale, p);
       softmax<N>(p, seen, m + f, l + f, c);
-      Cache::template values<N>(job.v_cache + at, d, p, seen, c, ahead, states + f * record + RECORD_HEAD,
-                                record);
+      Cache::template values<N>(job.v_cache + at, d, dv, p, seen, c, ahead,
+                                states + f * record + RECORD_HEAD, record);
     });
   }
   for (int f = 0; f < count; ++f) {
@@ -227,26 +228,25 @@ STOKER_INLINE void finish_state(float* state, const float* sink, int d, float* o
   for (int i = 0; i < d; i += W) store(out + i, load<F>(state + RECORD_HEAD + i) / splat(state[1]));
 }
 
-static void join_attention(float* state, int64_t stride, int64_t spans, const float* sink, int head_dim,
-                           float* out) {
-  for (int64_t s = 1; s < spans; ++s) join_states(state, state + s * stride, head_dim);
-  finish_state(state, sink, head_dim, out);
+static void join_attention(float* state, int64_t stride, int64_t spans, const float* sink, int dv, float* out) {
+  for (int64_t s = 1; s < spans; ++s) join_states(state, state + s * stride, dv);
+  finish_state(state, sink, dv, out);
 }
 
 template <class Cache>
 static void attention(const AttentionJob& job) {
-  const int d = job.head_dim, heads = job.head1 - job.head0;
+  const int dv = job.value_dim, heads = job.head1 - job.head0;
   const int count = static_cast<int>(job.row1 - job.row0) * heads;
-  const int64_t record = attention_record(d), query_bytes = Cache::query_bytes(d);
-  const auto place = [&](int f) {  // of query f in q and out
-    return ((job.row0 + f / heads) * job.heads + job.head0 + f % heads) * static_cast<int64_t>(d);
+  const int64_t record = attention_record(dv), query_bytes = Cache::query_bytes(job.head_dim);
+  const auto query_of = [&](int f) {  // which one of q and out
+    return (job.row0 + f / heads) * job.heads + job.head0 + f % heads;
   };
   uint8_t* queries = job.scratch;
   for_queries(count, [&](auto number, int f) {
     constexpr int N = decltype(number)::value;
-    const float* q[N];
-    for (int n = 0; n < N; ++n) q[n] = job.q + place(f + n);
-    Cache::template prepare<N>(q, d, queries + f * query_bytes);
+    int64_t query[N];
+    for (int n = 0; n < N; ++n) query[n] = query_of(f + n);
+    Cache::template prepare<N>(job, query, queries + f * query_bytes);
   });
   if (job.states != nullptr) {
     attend_span<Cache>(job, job.span, queries, job.states, query_bytes);
@@ -265,12 +265,12 @@ static void attention(const AttentionJob& job) {
       if (first_key(position, job.window) >= span * KEY_SPAN)
         std::memcpy(state, own, static_cast<size_t>(record) * sizeof(float));
       else if (position >= span * KEY_SPAN)
-        join_states(state, own, d);
+        join_states(state, own, dv);
     }
   }
   for (int f = 0; f < count; ++f)
-    finish_state(states + f * record, job.sinks == nullptr ? nullptr : job.sinks + job.head0 + f % heads, d,
-                 job.out + place(f));
+    finish_state(states + f * record, job.sinks == nullptr ? nullptr : job.sinks + job.head0 + f % heads, dv,
+                 job.out + query_of(f) * dv);
 }
 
 // Whole chunks follow each other; a chunk holds its key/value heads one after the other.

@@ -22,14 +22,15 @@ struct Q8Cache {
 
   // Codes [d / 4][N][4], scales [d / 32][N], what WIDE_BIAS adds to each block's sum [d / 32][N].
   template <int N>
-  STOKER_INLINE void prepare(const float* const* q, int d, uint8_t* out) {
+  STOKER_INLINE void prepare(const AttentionJob& job, const int64_t* query, uint8_t* out) {
+    const int d = job.head_dim;
     uint8_t* scales = out + N * d;
     uint8_t* bias = scales + N * d / 8;
     for (int n = 0; n < N; ++n)
       for (int b = 0; b < d / 32; ++b) {
         int8_t codes[32];
         float scale;
-        quantise_block(q[n] + 32 * b, 32, codes, &scale);
+        quantise_block(job.q + query[n] * d + 32 * b, 32, codes, &scale);
         int32_t sum = 0;
         for (int i = 0; i < 32; ++i) sum += codes[i];
         for (int i = 0; i < 8; ++i) std::memcpy(out + ((8 * b + i) * N + n) * 4, codes + 4 * i, 4);
@@ -94,7 +95,7 @@ struct Q8Cache {
   }
 
   template <int N>
-  STOKER_INLINE void values(const uint8_t* v, int d, const float* p, const Seen* seen, const float* c,
+  STOKER_INLINE void values(const uint8_t* v, int d, int, const float* p, const Seen* seen, const float* c,
                             int64_t ahead, float* o, int64_t stride) {
     alignas(64) float scaled[N * KEY_CHUNK];
     for (int b = 0; b < d / 32; ++b) {

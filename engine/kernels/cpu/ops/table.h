@@ -33,6 +33,7 @@
 #include "route.h"
 #include "attention.h"
 #include "attention_q8.h"
+#include "attention_latent.h"
 #include "delta_net.h"
 
 namespace STOKER_ISA {
@@ -69,7 +70,8 @@ constexpr OpTable make_table(const char* name) {
           rotate,
           rotate_adjacent,
           {store_kv<HalfCache>, store_kv<Q8Cache>},
-          {attention<HalfCache>, attention<Q8Cache>},
+          store_latent,
+          {attention<HalfCache>, attention<Q8Cache>, attention<LatentCache>},
           join_attention,
           conv_step,
           delta_net,

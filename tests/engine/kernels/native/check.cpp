@@ -181,6 +181,47 @@ void check_chosen(Random& random) {
     });
 }
 
+void check_latent(Random& random) {
+  struct Shape {
+    int heads, latent, more;
+    int64_t ctx, start, n;
+  };
+  const Shape shapes[] = {{1, 16, 0, 64, 0, 1}, {20, 512, 64, 128, 63, 2}, {7, 48, 16, 640, 550, 35}};
+  for (const Shape& s : shapes) {
+    const int64_t width = s.latent + s.more, seen = s.start + s.n;
+    Guarded<float> c(seen * s.latent), tail(seen * s.more), q(s.n * s.heads * s.latent), q_tail(s.n * s.heads * s.more);
+    fill(c, s.latent, random);
+    fill(tail, s.more, random);
+    fill(q, s.latent, random);
+    fill(q_tail, s.more, random);
+    on_all("latent attention", s.n * s.heads * s.latent, [&](Engine& e, float* out) {
+      Guarded<uint16_t> cache(s.ctx * width);
+      auto* bytes = reinterpret_cast<uint8_t*>(cache.data());
+      e.store_latent({c.data(), tail.data(), cache.data(), seen, 0, s.latent, s.more});
+      AttentionArgs args = {q.data(), bytes, bytes, KV_LATENT, out, s.n, s.start, s.heads, 1,
+                            static_cast<int>(width), 0.125f};
+      args.tail = q_tail.data();
+      args.value_dim = s.latent;
+      e.attention(args);
+    });
+  }
+}
+
+void check_head_matmul(Random& random) {
+  for (int f = 0; f < engines[0]->ops().format_count; ++f) {
+    constexpr int64_t heads = 3, rows = 37, n = 66;
+    const int64_t cols = format_of(*engines[0], f).stored * 2;
+    Guarded<uint8_t> w(heads * rows * matrix(*engines[0], f, nullptr, rows, cols).row_bytes());
+    fill(w, Bytes::any, random);
+    Guarded<float> x(n * heads * cols);
+    fill(x, cols, random);
+    on_all(std::string("head_matmul of ") + format_of(*engines[0], f).name, n * heads * rows,
+           [&](Engine& e, float* out) {
+             e.head_matmul(matrix(e, f, w.data(), heads * rows, cols), heads, x.data(), n, out);
+           });
+  }
+}
+
 void check_rows(Random& random) {
   for (int64_t cols : {1, 2, 7, 16, 31, 33, 100, 129, 2049}) {
     constexpr int64_t n = 9;
@@ -276,6 +317,8 @@ int main(int argc, char** argv) {
     for (int f = 0; f < tables[0]->format_count; ++f) check_format(f, random);
     check_attention(random);
     check_chosen(random);
+    check_latent(random);
+    check_head_matmul(random);
     check_rows(random);
   }
   check_experts(random);

@@ -60,6 +60,7 @@ def harmony(name: str, arguments: str, constrain: str = " <|constrain|>json") ->
 D = "<｜tool▁{}｜>"
 BEGIN, END, SEP = D.format("call▁begin"), D.format("call▁end"), D.format("sep")
 ALL_BEGIN, ALL_END = D.format("calls▁begin"), D.format("calls▁end")
+X = "｜DSML｜"
 
 SAMPLES = [
     # Reasoning and content alone
@@ -321,6 +322,52 @@ SAMPLES = [
            harmony("weather", "{'a'}") + "<|call|>", dropped=1, prompt="<|start|>assistant"),
     Sample("harmony", '{"days": 3}', calls=(("weather", {"days": 3}),),
            prompt="<|start|>assistant", extra={"forced": harmony("weather", "")}),
+    # DeepSeek V3.2
+    Sample(
+        "deepseek-dsml",
+        f"Ask.</think>Wait.\n\n<{X}function_calls>\n<{X}invoke name=\"weather\">\n"
+        f'<{X}parameter name="city" string="true">Paris</{X}parameter>\n'
+        f'<{X}parameter name="days" string="false">3</{X}parameter>\n</{X}invoke>\n'
+        f'<{X}invoke name="ns.now-2">\n</{X}invoke>\n</{X}function_calls>',
+        "Wait.",
+        "Ask.",
+        (("weather", PARIS), ("ns.now-2", {})),
+        prompt="<｜Assistant｜><think>",
+    ),
+    Sample(
+        "deepseek-dsml",
+        f'<{X}function_calls><{X}invoke name="ns.now-2"><{X}parameter name="a" string="true">12'
+        f'</{X}parameter><{X}parameter name="b" string="true">{NASTY}</{X}parameter>'
+        f'<{X}parameter name="c" string="false">{{"x": ["</{X}invoke>"]}}</{X}parameter>'
+        f"</{X}invoke></{X}function_calls>",
+        calls=(("ns.now-2", {"a": "12", "b": NASTY, "c": {"x": [f"</{X}invoke>"]}}),),
+        prompt="<｜Assistant｜></think>",
+    ),
+    Sample(
+        "deepseek-dsml",
+        f'<{X}function_calls><{X}invoke name="weather"><{X}parameter name="days">3'
+        f"</{X}parameter></{X}invoke></{X}function_calls>",
+        calls=(("weather", {"days": 3}),),
+    ),
+    Sample("deepseek-dsml", f"<{X}function_calls>\n<x>", f"<{X}function_calls>\n<x>"),
+    # Mistral
+    Sample(
+        "mistral",
+        '[THINK]Ask.[/THINK]Wait.[TOOL_CALLS] [{"name": "weather", "arguments": {"city": "[x]"}, '
+        '"id": "123456789"}, {"name": "ns.now-2", "arguments": {}}]',
+        "Wait.",
+        "Ask.",
+        (("weather", {"city": "[x]"}), ("ns.now-2", {})),
+    ),
+    Sample(
+        "mistral",
+        f"[TOOL_CALLS]weather[CALL_ID]123456789[ARGS]{json.dumps({NASTY: NASTY})}"
+        "[TOOL_CALLS]ns.now-2[ARGS] {}",
+        calls=(("weather", {NASTY: NASTY}), ("ns.now-2", {})),
+    ),
+    Sample("mistral", "[TOOL_CALLS]two words[ARGS]{}", "[TOOL_CALLS]two words[ARGS]{}"),
+    Sample("mistral", "[TOOL_CALLS]weather", "[TOOL_CALLS]weather"),
+    Sample("mistral", '[TOOL_CALLS]a[ARGS]{"x": [1', '[TOOL_CALLS]a[ARGS]{"x": [1', dropped=1),
     # Granite 3
     Sample(
         "granite",
