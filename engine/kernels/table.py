@@ -206,6 +206,7 @@ class Operations:
         self,
         q: Floats,
         raw: Cache,
+        keys: Floats,
         start: int,
         ratio: int,
         blocks: int,
@@ -220,9 +221,10 @@ class Operations:
 
         q[n, heads * dim], at most 16 heads, with their rotation; raw[ctx, dim], float16. A block of
         `ratio` positions has the mean of their raw keys, normed with weight[dim] and rotated at its
-        first position; its score is the sum of relu(query . key) over the heads.
+        first position; its score is the sum of relu(query . key) over the heads. keys[ctx / ratio,
+        dim]: of blocks that end before `start` as earlier calls left them, the others are written.
         """
-        self._calls.choose_blocks(q, raw, start, ratio, blocks, weight, eps, cos, sin, chosen)
+        self._calls.choose_blocks(q, raw, keys, start, ratio, blocks, weight, eps, cos, sin, chosen)
 
     def attention_chosen(
         self,

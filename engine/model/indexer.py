@@ -13,7 +13,8 @@ from engine.plan.indexer import IndexerSpec
 
 
 class Indexer:
-    """The indexer of one layer, with its raw keys of `context` positions."""
+    """The indexer of one layer, with its raw keys of `context` positions and what follows from
+    them, the keys of whole blocks."""
 
     def __init__(
         self,
@@ -25,6 +26,7 @@ class Indexer:
     ) -> None:
         self._spec, self._rope, self._eps = spec, rope, norm_eps
         self._raw: NDArray[np.float16] = np.zeros((context, spec.dim), np.float16)
+        self._keys: F32 = np.zeros((context // spec.ratio, spec.dim), np.float32)
         self._q_norm, self._k_norm = weights.vector(spec.q_norm), weights.vector(spec.k_norm)
 
     def choose(self, ops: Operations, q: F32, key: F32, start: int, out: F32) -> NDArray[np.int32]:
@@ -35,7 +37,8 @@ class Indexer:
         chosen = out.view(np.int32)
         ops.head_norm_rope(q, spec.heads, spec.dim, self._q_norm, eps, cos, sin, start)
         ops.store_rows(key, self._raw, start)
+        keys = self._raw, self._keys
         ops.choose_blocks(
-            q, self._raw, start, spec.ratio, spec.blocks, self._k_norm, eps, cos, sin, chosen
+            q, *keys, start, spec.ratio, spec.blocks, self._k_norm, eps, cos, sin, chosen
         )
         return chosen

@@ -328,13 +328,14 @@ def scratch_bytes(plan: ModelPlan, context: int, chunk: int) -> int:
 
 
 def _sparse_bytes(plan: ModelPlan, context: int) -> int:
-    """What the kernels set aside for attention over chosen positions: keys of blocks and their
-    scores for 16 queries; keys and values of the chosen positions. It grows by a quarter more than
-    it needs."""
+    """What attention over chosen positions works with: keys of blocks in every layer; and the
+    kernels' own, which grow by a quarter more than they need: scores of blocks for 16 queries, keys
+    and values of the chosen positions."""
     chosen = [(x, x.indexer) for x in _attentions(plan) if x.indexer]
-    blocks = max((context // x.ratio * (4 * x.dim + 64) for _, x in chosen), default=0)
+    keys = sum(context // x.ratio * 4 * x.dim for _, x in chosen)
+    scores = max((context // x.ratio * 64 for _, x in chosen), default=0)
     copied = max((4 * (i.chosen + 63) * x.kv_heads * x.head_dim for x, i in chosen), default=0)
-    return (blocks + copied) * 5 // 4
+    return keys + (scores + copied) * 5 // 4
 
 
 def _inner(plan: ModelPlan) -> int:

@@ -76,6 +76,7 @@ class _Operations:
         self,
         q: _F32,
         raw: _Cache,
+        keys: _F32,
         start: int,
         ratio: int,
         blocks: int,

@@ -35,8 +35,8 @@ Checked store_rows(const Engine&, handle x_, handle rows_, int64_t start) {
           room};
 }
 
-Checked choose_blocks(const Engine&, handle q_, handle raw_, int64_t start, int ratio, int64_t blocks, handle weight_,
-                      float eps, handle cos_, handle sin_, handle chosen_) {
+Checked choose_blocks(const Engine&, handle q_, handle raw_, handle keys_, int64_t start, int ratio, int64_t blocks,
+                      handle weight_, float eps, handle cos_, handle sin_, handle chosen_) {
   const char* call = "choose_blocks";
   const Array raw(call, "raw", raw_, Kind::f16, {ANY, ANY});
   const int64_t dim = raw.size(1);
@@ -47,19 +47,28 @@ Checked choose_blocks(const Engine&, handle q_, handle raw_, int64_t start, int 
           "q must have 1 to " + std::to_string(MAX_INDEX_HEADS) + " heads as wide as the raw keys");
   require(ratio > 0 && blocks > 0, call, "ratio and blocks must be positive");
   require(raw.size(0) / ratio <= SCRATCH_BYTES / 4, call, "the context has too many blocks");
+  const Array keys(call, "keys", keys_, Kind::f32, {raw.size(0) / ratio, dim}, true);
   const Array weight(call, "weight", weight_, Kind::f32, {dim});
   const Array cos(call, "cos", cos_, Kind::f32, {ANY, ANY});
   const Array sin(call, "sin", sin_, Kind::f32, {cos.size(0), cos.size(1)});
   require(2 * cos.size(1) <= dim, call, "cos and sin rotate more than a key holds");
   const Array chosen(call, "chosen", chosen_, Kind::i32, {q.size(0), (blocks + 1) * ratio - 1}, true);
   const int64_t room = check_span(call, start, q.size(0), std::min(raw.size(0), cos.size(0)));
-  const ChooseArgs args = {q.data<float>(),      raw.data<uint16_t>(),
-                           weight.data<float>(), cos.data<float>(),
-                           sin.data<float>(),    chosen.data<int32_t>(),
-                           q.size(0),            start,
-                           cos.size(1),          blocks,
-                           static_cast<int>(heads), static_cast<int>(dim),
-                           ratio,                eps};
+  const ChooseArgs args = {q.data<float>(),
+                           raw.data<uint16_t>(),
+                           keys.data<float>(),
+                           weight.data<float>(),
+                           cos.data<float>(),
+                           sin.data<float>(),
+                           chosen.data<int32_t>(),
+                           q.size(0),
+                           start,
+                           cos.size(1),
+                           blocks,
+                           static_cast<int>(heads),
+                           static_cast<int>(dim),
+                           ratio,
+                           eps};
   return {[args](Engine& e, int64_t at) {
             ChooseArgs a = args;
             a.start += at;

@@ -120,6 +120,7 @@ struct ConvArgs {
 struct ChooseArgs {
   const float* q;       // [n][heads][dim]
   const uint16_t* raw;  // [ctx][dim], of all positions
+  float* keys;          // [ctx / ratio][dim], of whole blocks; written from that of position `start` on
   const float* weight;  // of the norm of a block's key
   const float* cos;
   const float* sin;
@@ -229,7 +230,7 @@ class Engine {
     });
   }
   void down(const ExpertsArgs& a, int64_t pairs);
-  const float* block_keys(const ChooseArgs& a, int64_t count);
+  void block_keys(const ChooseArgs& a, int64_t end);
   void gather(const AttentionArgs& a, const int32_t* chosen, int64_t count, uint8_t* keys, uint8_t* values);
   // Adds rows row0 <= r < row1 of an expert's bias, if there is one.
   void add_bias(float* out, const float* bias, int64_t expert, int64_t rows, int64_t row0, int64_t row1) {
@@ -249,7 +250,7 @@ class Engine {
   }
 
   ActRows x_rows_[3], hidden_rows_;
-  Buffer gate_, up_, route_, states_, block_keys_, block_scores_, chosen_keys_, chosen_values_;
+  Buffer gate_, up_, route_, states_, block_scores_, chosen_keys_, chosen_values_;
   std::vector<float*> outs_, up_outs_;
   std::vector<Act> gathered_, gathered_other_;
   std::vector<Group> groups_;

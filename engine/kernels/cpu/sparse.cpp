@@ -17,8 +17,6 @@ namespace {
 constexpr int64_t PART = 64;        // blocks that are scored at a time
 constexpr int64_t SCORED_ROWS = 16;  // queries whose scores exist at a time
 
-int64_t parts_of(int64_t n) { return (n + PART - 1) / PART; }
-
 const FormatOps& f32(const OpTable& ops) {
   return *std::find_if(ops.formats, ops.formats + ops.format_count, [](const FormatOps& f) { return f.id == 0; });
 }
@@ -43,25 +41,24 @@ void Engine::store_rows(const float* x, int64_t n, int64_t cols, uint16_t* to) {
   for_rows(n, cols, [&](int64_t i, int) { ops_.to_halves(x + i * cols, cols, to + i * cols); });
 }
 
-// The keys of blocks 0 .. count - 1, [count][dim].
-const float* Engine::block_keys(const ChooseArgs& a, int64_t count) {
-  auto* keys = reinterpret_cast<float*>(block_keys_.at_least(static_cast<size_t>(count * a.dim) * sizeof(float)));
-  for_rows(parts_of(count), PART * a.ratio * a.dim, [&](int64_t part, int) {
-    for (int64_t b = part * PART; b < std::min(count, (part + 1) * PART); ++b) {
-      float* key = keys + b * a.dim;
-      ops_.mean_halves(a.raw + b * a.ratio * a.dim, a.ratio, a.dim, key);
-      ops_.rms_norm(key, a.weight, a.eps, a.dim, key);
-      ops_.rotate(key, a.cos + b * a.ratio * a.half, a.sin + b * a.ratio * a.half, a.half);
-    }
+// The keys of blocks with a position from `start` on, up to block `end`.
+void Engine::block_keys(const ChooseArgs& a, int64_t end) {
+  const int64_t first = a.start / a.ratio;
+  for_rows(end - first, a.ratio * a.dim, [&](int64_t i, int) {
+    const int64_t position = (first + i) * a.ratio;
+    float* key = a.keys + (first + i) * a.dim;
+    ops_.mean_halves(a.raw + position * a.dim, a.ratio, a.dim, key);
+    ops_.rms_norm(key, a.weight, a.eps, a.dim, key);
+    ops_.rotate(key, a.cos + position * a.half, a.sin + position * a.half, a.half);
   });
-  return keys;
 }
 
 void Engine::choose_blocks(const ChooseArgs& a) {
+  if (a.n == 0) return;
   const Call call(busy_);
   const auto whole = [&](int64_t i) { return (a.start + i + 1) / a.ratio; };  // blocks that query i sees
-  const int64_t most = a.n == 0 ? 0 : whole(a.n - 1), parts = parts_of(most);
-  const float* keys = most > a.blocks ? block_keys(a, most) : nullptr;
+  const int64_t most = whole(a.n - 1), parts = (most + PART - 1) / PART;
+  block_keys(a, most);
   const size_t held = most > a.blocks ? static_cast<size_t>(SCORED_ROWS * most) : 0;
   auto* scores = reinterpret_cast<float*>(block_scores_.at_least(held * sizeof(float)));
   for (int64_t first = 0; first < a.n; first += SCORED_ROWS) {
@@ -70,18 +67,19 @@ void Engine::choose_blocks(const ChooseArgs& a) {
       for_rows(rows * parts, PART * a.heads * a.dim, [&](int64_t unit, int thread) {
         const int64_t i = first + unit / parts, b = unit % parts * PART, count = std::min(PART, whole(i) - b);
         if (count <= 0 || whole(i) <= a.blocks) return;
-        float products[MAX_INDEX_HEADS][PART];
-        float* outs[MAX_INDEX_HEADS];
-        Act acts[MAX_INDEX_HEADS];
-        for (int h = 0; h < a.heads; ++h) {
-          outs[h] = products[h];
-          acts[h] = {a.q + (i * a.heads + h) * a.dim, nullptr, nullptr, nullptr, nullptr};
+        float products[PART][MAX_INDEX_HEADS];
+        float* outs[PART];
+        Act acts[PART];
+        for (int64_t j = 0; j < count; ++j) {
+          outs[j] = products[j];
+          acts[j] = {a.keys + (b + j) * a.dim, nullptr, nullptr, nullptr, nullptr};
         }
-        f32(ops_).rows({reinterpret_cast<const uint8_t*>(keys + b * a.dim), a.dim, 0, count, acts, outs, a.heads,
+        const float* heads = a.q + i * a.heads * a.dim;
+        f32(ops_).rows({reinterpret_cast<const uint8_t*>(heads), a.dim, 0, a.heads, acts, outs, count,
                         scratch(thread)});
         for (int64_t j = 0; j < count; ++j) {
           float s = 0.0f;
-          for (int h = 0; h < a.heads; ++h) s = s + (products[h][j] > 0.0f ? products[h][j] : 0.0f);
+          for (int h = 0; h < a.heads; ++h) s = s + (products[j][h] > 0.0f ? products[j][h] : 0.0f);
           scores[(i - first) * most + b + j] = s;
         }
       });

@@ -162,8 +162,10 @@ void check_chosen(Random& random) {
       Guarded<int32_t> chosen(n * width);
       e.store_kv({k.data(), v.data(), k_cache.data(), v_cache.data(), format, seen, 0, kv_heads, head_dim});
       e.store_rows(key.data(), seen, dim, raw.data());
-      e.choose_blocks({index_q.data(), raw.data(), weight.data(), cos.data(), sin.data(), chosen.data(), n, start,
-                       half, blocks, index_heads, dim, ratio, 1e-6f});
+      Guarded<float> keys(seen / ratio * dim);  // those of blocks before the first query are random
+      std::copy(key.data(), key.data() + keys.size(), keys.data());
+      e.choose_blocks({index_q.data(), raw.data(), keys.data(), weight.data(), cos.data(), sin.data(),
+                       chosen.data(), n, start, half, blocks, index_heads, dim, ratio, 1e-6f});
       AttentionArgs args = {};
       args.q = q.data();
       args.k_cache = k_cache.data();
