@@ -17,7 +17,16 @@ from engine.open_model import open_model
 from engine.settings import EngineSettings
 from tests.builders.geometry import Geometry
 from tests.builders.stretch import Stretch
-from tests.builders.tiny_model import TINY, TINY_HYBRID, TINY_K, TINY_LLAMA, build_tiny
+from tests.builders.tiny_model import (
+    TINY,
+    TINY_GLM,
+    TINY_HYBRID,
+    TINY_K,
+    TINY_LAGUNA,
+    TINY_LLAMA,
+    TINY_MINIMAX,
+    build_tiny,
+)
 from tests.llama_cpp import LlamaCpp
 
 Doubles = npt.NDArray[np.float64]
@@ -53,6 +62,9 @@ def divergence(found: Doubles, expected: Doubles) -> float:
         ("f32", replace(TINY, arch="qwen3", experts=0), 1e-6),
         ("f32", TINY_LLAMA, 3e-6),
         ("f32", replace(TINY_LLAMA, stretch=Stretch("yarn", 4.0, 256)), 3e-6),
+        ("f32", TINY_GLM, 3e-6),
+        ("f32", TINY_MINIMAX, 3e-6),
+        ("f32", replace(TINY_LAGUNA, stretch=Stretch("yarn", 4.0, 256)), 3e-6),
     ],
 )
 def test_same_probabilities(tmp_path: Path, mix: str, geometry: Geometry, most: float) -> None:
