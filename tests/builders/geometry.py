@@ -38,6 +38,8 @@ class Geometry(ABC):
     # A stack each for gate, up and down; gate and up in one; or a tensor for each expert.
     layout: Literal["stacked", "fused", "single"] = "stacked"
     ff: int  # of an expert, or of the one feed-forward of a dense model
+    dense_layers: int = 0  # that come before those with experts
+    dense_ff: int = 0  # of them
     shared_ff: int = 0  # of the shared expert
     vocab: int
     context: int
@@ -69,8 +71,10 @@ class Geometry(ABC):
         writer.add_context_length(self.context)
         writer.add_embedding_length(self.embd)
         shares = self.used if self.experts and not self.WIDE_EXPERTS else 1
-        writer.add_feed_forward_length(self.ff * shares)
-        writer.add_head_count(self.heads)
+        writer.add_feed_forward_length(self.dense_ff or self.ff * shares)
+        if self.dense_layers:
+            writer.add_leading_dense_block_count(self.dense_layers)
+        writer.add_head_count(self.head_counts())
         writer.add_head_count_kv(self.kv_heads)
         writer.add_key_length(self.head_dim)
         writer.add_value_length(self.head_dim)
@@ -87,6 +91,10 @@ class Geometry(ABC):
             writer.add_expert_shared_feed_forward_length(self.shared_ff)
         if self.drafts:
             writer.add_uint32(f"{self.arch}.nextn_predict_layers", self.drafts)
+
+    def head_counts(self) -> int | list[int]:
+        """Of queries: one number for all blocks, or one for each."""
+        return self.heads
 
     def draft_shapes(self) -> Shapes:
         """What a drafting block has beside an ordinary one."""

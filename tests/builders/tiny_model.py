@@ -22,7 +22,10 @@ import torch
 
 from engine.gguf.formats import F32
 from tests.builders.blocks import Encoded, random_weights, rounded
+from tests.builders.families.glm import Glm
+from tests.builders.families.laguna import Laguna
 from tests.builders.families.llama import Llama
+from tests.builders.families.minimax import MiniMax
 from tests.builders.families.qwen import Qwen
 from tests.builders.geometry import Floats, Geometry
 from tests.builders.mixes import fitting_format, is_float_tensor, mixed_format
@@ -58,6 +61,22 @@ TINY_HYBRID = Qwen(
 TINY_LLAMA = Llama(
     layers=3, embd=96, heads=6, kv_heads=2, head_dim=32, ff=96, vocab=301, context=512,
     rope_base=1e4, stretch=Stretch("llama3", 8.0, 64),
+)  # fmt: skip
+
+# A full layer at both ends, a window shorter than the prompts, three query heads or four to a key
+# head, a head that is rotated in part where YaRN stretches it.
+TINY_LAGUNA = Laguna(
+    layers=5, embd=64, heads=6, kv_heads=2, head_dim=32, rotated=16, experts=7, used=3, ff=96,
+    shared_ff=80, dense_ff=112, vocab=301, context=512, rope_base=1e4, window=24, window_heads=8,
+    window_rope_base=100.0, stretch=Stretch("yarn", 4.0, 64, beta_fast=4.0),
+)  # fmt: skip
+TINY_GLM = Glm(
+    layers=4, embd=64, heads=6, kv_heads=2, head_dim=32, rotated=16, experts=9, used=3, ff=96,
+    dense_layers=2, dense_ff=112, scale=2.5, vocab=301, context=512, head_norms=True,
+)  # fmt: skip
+TINY_MINIMAX = MiniMax(
+    layers=3, embd=64, heads=6, kv_heads=2, head_dim=32, rotated=16, experts=7, used=3, ff=96,
+    dense_ff=96, vocab=301, context=512,
 )  # fmt: skip
 
 # Tiny matrices are slower on many threads, and tests share the machine.

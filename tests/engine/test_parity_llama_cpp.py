@@ -18,7 +18,16 @@ from engine.settings import EngineSettings
 from tests.builders.families.deepseek import TINY_FLASH, TINY_V2, TINY_V3
 from tests.builders.geometry import Geometry
 from tests.builders.stretch import Stretch
-from tests.builders.tiny_model import TINY, TINY_HYBRID, TINY_K, TINY_LLAMA, build_tiny
+from tests.builders.tiny_model import (
+    TINY,
+    TINY_GLM,
+    TINY_HYBRID,
+    TINY_K,
+    TINY_LAGUNA,
+    TINY_LLAMA,
+    TINY_MINIMAX,
+    build_tiny,
+)
 from tests.llama_cpp import LlamaCpp
 
 Doubles = npt.NDArray[np.float64]
@@ -62,6 +71,9 @@ def divergence(found: Doubles, expected: Doubles) -> float:
         ("f32", replace(TINY_FLASH, drafts=1), 3e-6),
         ("q8_0", V3_BLOCKS, 5e-3),
         ("q8_0", replace(V3_BLOCKS, old=True), 5e-3),
+        ("f32", TINY_GLM, 3e-6),
+        ("f32", TINY_MINIMAX, 3e-6),
+        ("f32", replace(TINY_LAGUNA, stretch=Stretch("yarn", 4.0, 256)), 3e-6),
     ],
 )
 def test_same_probabilities(tmp_path: Path, mix: str, geometry: Geometry, most: float) -> None:

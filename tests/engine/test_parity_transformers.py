@@ -26,10 +26,13 @@ from tests.builders.int8_reference import half_cache_logits, int8_activations
 from tests.builders.stretch import Stretch
 from tests.builders.tiny_model import (
     TINY,
+    TINY_GLM,
     TINY_HYBRID,
     TINY_K,
     TINY_K_WIDE,
+    TINY_LAGUNA,
     TINY_LLAMA,
+    TINY_MINIMAX,
     build_tiny,
 )
 
@@ -65,6 +68,11 @@ FAMILIES = {
     "llama": TINY_LLAMA,
     "llama plain": replace(TINY_LLAMA, stretch=None, tied=True, heads=4, kv_heads=4),
     "llama linear": replace(TINY_LLAMA, stretch=Stretch("linear", 4.0, 64)),
+    "laguna": TINY_LAGUNA,
+    "laguna, gates of values": replace(TINY_LAGUNA, window=0, gate_each=True, dense_layers=2),
+    "glm4moe": TINY_GLM,
+    "glm4moe without norms": replace(TINY_GLM, head_norms=False, dense_layers=1, drafts=0),
+    "minimax-m2": TINY_MINIMAX,
     "llama yarn": replace(TINY_LLAMA, stretch=Stretch("yarn", 4.0, 64, beta_fast=4.0)),
     "deepseek2 of V2": TINY_V2,
     "deepseek2 of V2, old": replace(TINY_V2, old=True, tied=True, drafts=0, stretch=None),

@@ -37,6 +37,10 @@ class Array {
   T* data() const {
     return static_cast<T*>(view_.buf);
   }
+  template <class T>
+  operator T*() const {
+    return data<T>();
+  }
 
  private:
   Py_buffer view_;

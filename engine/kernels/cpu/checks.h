@@ -9,6 +9,8 @@
 
 namespace stoker {
 
+using nanobind::handle;
+
 inline const FormatOps& find_format(const OpTable& ops, const char* call, int id) {
   for (int i = 0; i < ops.format_count; ++i)
     if (ops.formats[i].id == id) return ops.formats[i];
@@ -38,12 +40,33 @@ inline int64_t check_span(const char* call, int64_t start, int64_t n, int64_t ct
   return ctx - start - n;
 }
 
-// module_latent.cpp
-Checked head_matmul(const Engine& e, uint64_t address, int format, int64_t rows, int64_t cols, int64_t heads,
-                    nanobind::handle x, nanobind::handle out);
-Checked store_latent(const Engine& e, nanobind::handle c, nanobind::handle tail, nanobind::handle cache,
-                     int64_t start);
-Checked latent_attention(const Engine& e, nanobind::handle q, nanobind::handle tail, nanobind::handle cache,
-                         int64_t start, int64_t heads, float scale, nanobind::handle out);
+inline void check_ids(const char* call, const int32_t* p, int64_t n, int64_t limit) {
+  for (int64_t i = 0; i < n; ++i)
+    require(p[i] >= 0 && p[i] < limit, call,
+            "id " + std::to_string(p[i]) + " is not in 0.." + std::to_string(limit - 1));
+}
+
+inline void check_heads(const char* call, int64_t heads, int64_t head_dim) {
+  require(heads > 0 && head_dim > 0 && head_dim % 16 == 0 && head_dim <= MAX_HEAD_DIM, call,
+          "head_dim is " + std::to_string(head_dim) + ", must be a multiple of 16, at most " +
+              std::to_string(MAX_HEAD_DIM));
+}
+
+// module_sequence.cpp
+Checked store_kv(const Engine& e, handle k, handle v, handle k_cache, handle v_cache, int64_t start,
+                 int head_dim);
+Checked attention(const Engine& e, handle q, handle k_cache, handle v_cache, int64_t start, int kv_heads,
+                  int head_dim, float scale, handle out, int64_t window, handle sinks);
+Checked conv_step(const Engine& e, handle x, handle state, handle weight, handle out);
+Checked delta_net(const Engine& e, handle qkv, handle g, handle beta, handle state, int k_heads, bool tiled,
+                  float eps, float scale, handle out);
+Checked store_rows(const Engine& e, handle x, handle rows, int64_t start);
+Checked choose_blocks(const Engine& e, handle q, handle raw, handle keys, int64_t start, int ratio,
+                      int64_t blocks, handle weight, float eps, handle cos, handle sin, handle chosen);
+Checked attention_chosen(const Engine& e, handle q, handle k_cache, handle v_cache, int64_t start,
+                         int kv_heads, int head_dim, float scale, handle chosen, handle out);
+Checked store_latent(const Engine& e, handle c, handle tail, handle cache, int64_t start);
+Checked latent_attention(const Engine& e, handle q, handle tail, handle cache, int64_t start, int64_t heads,
+                         float scale, handle out);
 
 }  // namespace stoker

@@ -23,8 +23,6 @@ namespace nb = nanobind;
 namespace stoker {
 namespace {
 
-using nb::handle;
-
 struct PyExpertMatrix {
   int64_t offset;
   int format_id;
@@ -36,18 +34,6 @@ ExpertMatrixRef expert_matrix(const OpTable& ops, const PyExpertMatrix& m) {
   check_shape("experts", format, m.rows, m.cols);
   require(m.offset >= 0, "experts", "a matrix offset is negative");
   return {m.offset, &format, m.rows, m.cols};
-}
-
-void check_ids(const char* call, const int32_t* p, int64_t n, int64_t limit) {
-  for (int64_t i = 0; i < n; ++i)
-    require(p[i] >= 0 && p[i] < limit, call,
-            "id " + std::to_string(p[i]) + " is not in 0.." + std::to_string(limit - 1));
-}
-
-void check_heads(const char* call, int64_t heads, int64_t head_dim) {
-  require(heads > 0 && head_dim > 0 && head_dim % 16 == 0 && head_dim <= MAX_HEAD_DIM, call,
-          "head_dim is " + std::to_string(head_dim) + ", must be a multiple of 16, at most " +
-              std::to_string(MAX_HEAD_DIM));
 }
 
 // jobs: a list of (address, format id, rows, columns, out).
@@ -67,6 +53,18 @@ Checked matmul(const Engine& e, const nb::list& jobs, handle x_) {
   }
   return {[products = std::move(products), x = x.data<float>(), n = x.size(0)](
       Engine& e, int64_t) { e.matmul(products, x, n); }};
+}
+
+Checked head_matmul(const Engine& e, uint64_t address, int format, int64_t rows, int64_t cols, int64_t heads,
+                    handle x_, handle out_) {
+  const char* call = "head_matmul";
+  const MatrixRef w = matrix(e.ops(), call, address, format, rows, cols);
+  require(heads > 0 && rows % heads == 0, call,
+          std::to_string(rows) + " rows do not divide into " + std::to_string(heads) + " heads");
+  const Array x(call, "x", x_, Kind::f32, {ANY, heads * cols});
+  const Array out(call, "out", out_, Kind::f32, {x.size(0), rows}, true);
+  return {[w, heads, x = x.data<float>(), n = x.size(0), out = out.data<float>()](
+      Engine& e, int64_t) { e.head_matmul(w, heads, x, n, out); }};
 }
 
 Checked rms_norm(const Engine&, handle x_, handle weight_, float eps, handle out_) {
@@ -108,141 +106,13 @@ Checked rope(const Engine&, handle x_, int heads, int head_dim, int first, bool 
   const Array sin(call, "sin", sin_, Kind::f32, {cos.size(0), cos.size(1)});
   require(first >= 0 && first + 2 * cos.size(1) <= head_dim, call, "cos and sin rotate more than a head has");
   const int64_t room = check_span(call, start, x.size(0), cos.size(0));
-  const RopeArgs args = {x.data<float>(), cos.data<float>(), sin.data<float>(), x.size(0), start,
-                         cos.size(1),     heads,             head_dim,          first,     adjacent};
+  const RopeArgs args = {x, cos, sin, x.size(0), start, cos.size(1), heads, head_dim, first, adjacent};
   return {[args](Engine& e, int64_t at) {
             RopeArgs a = args;
             a.start += at;
             e.rope(a);
           },
           room};
-}
-
-// The type of the arrays tells the format: bytes are Q8_0.
-struct Caches {
-  KvFormat format;
-  Array k, v;
-  Caches(const char* call, handle k_, handle v_, int kv_heads, int head_dim, bool writable)
-      : format(item_size(k_) == 1 ? KV_Q8_0 : KV_F16),
-        k(call, "k_cache", k_, kind(), {ANY, columns(static_cast<int64_t>(kv_heads) * head_dim)}, writable),
-        v(call, "v_cache", v_, kind(), {k.size(0), k.size(1)}, writable) {
-    require(format == KV_F16 || head_dim % 32 == 0, call, "head_dim must be a multiple of 32 for Q8_0");
-    require(k.size(0) % KEY_CHUNK == 0, call,
-            "the cache holds " + std::to_string(k.size(0)) + " positions, must be a multiple of 64");
-  }
-
- private:
-  Kind kind() const { return format == KV_Q8_0 ? Kind::u8 : Kind::f16; }
-  int64_t columns(int64_t values) const { return format == KV_Q8_0 ? values / 32 * 34 : values; }
-};
-
-Checked store_kv(const Engine&, handle k_, handle v_, handle k_cache, handle v_cache, int64_t start,
-                 int head_dim) {
-  const char* call = "store_kv";
-  check_heads(call, 1, head_dim);
-  const Array k(call, "k", k_, Kind::f32, {ANY, ANY});
-  const Array v(call, "v", v_, Kind::f32, {k.size(0), k.size(1)});
-  require(k.size(1) > 0 && k.size(1) <= MAX_COLS && k.size(1) % head_dim == 0, call,
-          "the columns of k must be a multiple of head_dim");
-  const int kv_heads = static_cast<int>(k.size(1) / head_dim);
-  const Caches caches(call, k_cache, v_cache, kv_heads, head_dim, true);
-  const int64_t room = check_span(call, start, k.size(0), caches.k.size(0));
-  const StoreKvArgs args = {k.data<float>(),
-                            v.data<float>(),
-                            caches.k.data<uint8_t>(),
-                            caches.v.data<uint8_t>(),
-                            caches.format,
-                            k.size(0),
-                            start,
-                            kv_heads,
-                            head_dim};
-  return {[args](Engine& e, int64_t at) {
-            StoreKvArgs a = args;
-            a.start += at;
-            e.store_kv(a);
-          },
-          room};
-}
-
-Checked attention(const Engine&, handle q_, handle k_cache, handle v_cache, int64_t start, int kv_heads,
-               int head_dim, float scale, handle out_, int64_t window, handle sinks_) {
-  const char* call = "attention";
-  check_heads(call, kv_heads, head_dim);
-  const int64_t kv_cols = static_cast<int64_t>(kv_heads) * head_dim;
-  const Array q(call, "q", q_, Kind::f32, {ANY, ANY});
-  require(q.size(1) > 0 && q.size(1) % kv_cols == 0, call,
-          "the columns of q must be a multiple of kv_heads * head_dim");
-  const Array out(call, "out", out_, Kind::f32, {q.size(0), q.size(1)}, true);
-  const int64_t heads = q.size(1) / head_dim;
-  const Array sinks(call, "sinks", sinks_, Kind::f32, {ANY});
-  require(sinks.size(0) == 0 || sinks.size(0) == heads, call,
-          std::to_string(sinks.size(0)) + " sinks do not fit " + std::to_string(heads) + " heads");
-  require(window >= 0, call, "the window is negative");
-  const Caches caches(call, k_cache, v_cache, kv_heads, head_dim, false);
-  const int64_t room = check_span(call, start, q.size(0), caches.k.size(0));
-  const AttentionArgs args = {q.data<float>(),
-                              caches.k.data<uint8_t>(),
-                              caches.v.data<uint8_t>(),
-                              caches.format,
-                              out.data<float>(),
-                              q.size(0),
-                              start,
-                              static_cast<int>(heads),
-                              kv_heads,
-                              head_dim,
-                              scale,
-                              window == 0 ? NO_WINDOW : window,
-                              sinks.size(0) == 0 ? nullptr : sinks.data<float>()};
-  return {[args](Engine& e, int64_t at) {
-            AttentionArgs a = args;
-            a.start += at;
-            e.attention(a);
-          },
-          room};
-}
-
-Checked conv_step(const Engine&, handle x_, handle state_, handle weight_, handle out_) {
-  const char* call = "conv_step";
-  const Array x(call, "x", x_, Kind::f32, {ANY, ANY});
-  const Array state(call, "state", state_, Kind::f32, {ANY, x.size(1)}, true);
-  const int64_t dilation = state.size(0) / (CONV_TAPS - 1);
-  require(state.size(0) == CONV_TAPS - 1 || state.size(0) == 3 * (CONV_TAPS - 1), call,
-          "state must have 3 rows, or 9 for inputs 3 tokens apart");
-  const Array weight(call, "weight", weight_, Kind::f32, {CONV_TAPS, x.size(1)});
-  const Array out(call, "out", out_, Kind::f32, {x.size(0), x.size(1)}, true);
-  const ConvArgs args = {x.data<float>(),   weight.data<float>(), state.data<float>(),
-                         out.data<float>(), x.size(0),            x.size(1),
-                         static_cast<int>(dilation)};
-  return {[args](Engine& e, int64_t) { e.conv_step(args); }};
-}
-
-Checked delta_net(const Engine&, handle qkv_, handle g_, handle beta_, handle state_, int k_heads, bool tiled,
-                  float eps, float scale, handle out_) {
-  const char* call = "delta_net";
-  const Array state(call, "state", state_, Kind::f32, {ANY, ANY, ANY}, true);
-  const int64_t v_heads = state.size(0), dk = state.size(1), dv = state.size(2);
-  check_heads(call, v_heads, dk);
-  check_heads(call, v_heads, dv);
-  require(k_heads > 0 && v_heads % k_heads == 0, call,
-          std::to_string(v_heads) + " value heads do not share " + std::to_string(k_heads) + " key heads");
-  const Array qkv(call, "qkv", qkv_, Kind::f32, {ANY, 2 * k_heads * dk + v_heads * dv});
-  const Array g(call, "g", g_, Kind::f32, {qkv.size(0), v_heads});
-  const Array beta(call, "beta", beta_, Kind::f32, {qkv.size(0), v_heads});
-  const Array out(call, "out", out_, Kind::f32, {qkv.size(0), v_heads * dv}, true);
-  const DeltaArgs args = {qkv.data<float>(),
-                          g.data<float>(),
-                          beta.data<float>(),
-                          state.data<float>(),
-                          out.data<float>(),
-                          qkv.size(0),
-                          k_heads,
-                          static_cast<int>(v_heads),
-                          static_cast<int>(dk),
-                          static_cast<int>(dv),
-                          tiled,
-                          eps,
-                          scale};
-  return {[args](Engine& e, int64_t) { e.delta_net(args); }};
 }
 
 // The values of an array, null for an empty one.
@@ -290,20 +160,11 @@ Checked experts(const Engine& e, handle x_, handle ids_, handle base_, const PyE
   const Array ids(call, "ids", ids_, Kind::i32, {x.size(0), ANY});
   const Array base(call, "base", base_, Kind::u64, {ANY});
   const Array y(call, "y", y_, Kind::f32, {x.size(0), ids.size(1), gate.cols}, true);
-  const ExpertsArgs args = {x.data<float>(),
-                            ids.data<int32_t>(),
-                            base.data<uint64_t>(),
-                            x.size(0),
-                            ids.size(1),
-                            base.size(0),
-                            expert_matrix(e.ops(), gate),
-                            expert_matrix(e.ops(), up),
-                            expert_matrix(e.ops(), down),
-                            y.data<float>(),
-                            activation_of(call, activation),
-                            optional(call, "gate_bias", gate_bias, {base.size(0), gate.rows}),
-                            optional(call, "up_bias", up_bias, {base.size(0), up.rows}),
-                            optional(call, "down_bias", down_bias, {base.size(0), down.rows})};
+  const ExpertsArgs args = {x, ids, base, x.size(0), ids.size(1), base.size(0), expert_matrix(e.ops(), gate),
+                            expert_matrix(e.ops(), up), expert_matrix(e.ops(), down), y, activation_of(call,
+                            activation), optional(call, "gate_bias", gate_bias, {base.size(0), gate.rows}),
+                            optional(call, "up_bias", up_bias, {base.size(0), up.rows}), optional(call,
+                            "down_bias", down_bias, {base.size(0), down.rows})};
   return {[args](Engine& e, int64_t) { e.experts(args); }, NO_LIMIT, [args] {
             check_ids("experts", args.ids, args.n * args.used, args.count);
             return std::all_of(args.ids, args.ids + args.n * args.used,
@@ -406,7 +267,28 @@ Checked embed(const Engine& e, uint64_t address, int format, int64_t rows, int64
           }};
 }
 
-#include "checks_streams.h"
+Checked inject(const Engine&, handle streams_, handle x_, handle logits_) {
+  const char* call = "inject";
+  const Array x(call, "x", x_, Kind::f32, {ANY, ANY});
+  const Array logits(call, "logits", logits_, Kind::f32, {x.size(0), ANY});
+  const int64_t count = logits.size(1);
+  const Array streams(call, "streams", streams_, Kind::f32, {x.size(0), count * x.size(1)}, true);
+  return {[streams = streams.data<float>(), x = x.data<float>(), logits = logits.data<float>(), n = x.size(0), count,
+           cols = x.size(1)](Engine& e, int64_t) { e.inject(streams, x, logits, n, count, cols); }};
+}
+
+Checked keyed_values(const Engine&, handle key_, handle query_, handle value_, handle out_) {
+  const char* call = "keyed_values";
+  const Array value(call, "value", value_, Kind::f32, {ANY, ANY});
+  const Array key(call, "key", key_, Kind::f32, {value.size(0), ANY});
+  const int64_t cols = value.size(1), count = cols > 0 ? key.size(1) / cols : 0;
+  require(count > 0 && count * cols == key.size(1), call, "the columns of key must be a multiple of those of value");
+  const Array query(call, "query", query_, Kind::f32, {value.size(0), key.size(1)});
+  const Array out(call, "out", out_, Kind::f32, {value.size(0), key.size(1)}, true);
+  return {[key = key.data<float>(), query = query.data<float>(), value = value.data<float>(), n = value.size(0),
+           count, cols, out = out.data<float>()](
+      Engine& e, int64_t) { e.keyed_values(key, query, value, n, count, cols, out); }};
+}
 
 std::vector<std::pair<std::string, bool>> built_isas() {
   std::vector<std::pair<std::string, bool>> isas;

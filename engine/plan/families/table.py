@@ -5,7 +5,10 @@ from __future__ import annotations
 from engine.errors import UnsupportedModelError
 from engine.plan.families import (
     deepseek2,
+    glm4moe,
+    laguna,
     llama,
+    minimax_m2,
     qwen3,
     qwen3moe,
     qwen3next,
@@ -17,7 +20,19 @@ from engine.plan.families.family import Family
 
 FAMILIES: dict[str, Family] = {
     module.FAMILY.architecture: module.FAMILY
-    for module in (deepseek2, llama, qwen3, qwen35, qwen35moe, qwen3moe, qwen3next, qwen4exp)
+    for module in (
+        deepseek2,
+        glm4moe,
+        laguna,
+        llama,
+        minimax_m2,
+        qwen3,
+        qwen35,
+        qwen35moe,
+        qwen3moe,
+        qwen3next,
+        qwen4exp,
+    )
 }
 
 

@@ -26,8 +26,8 @@ class Glm(Geometry):
     experts: int = 128
     used: int = 8
     ff: int = 1408
+    dense_layers: int = 1
     dense_ff: int = 10944
-    dense_layers: int = 1  # that come first
     scale: float = 1.0  # of what the routed experts give
     head_norms: bool = False
     vocab: int = 151552
@@ -53,8 +53,6 @@ class Glm(Geometry):
 
     def add_keys(self, writer: gguf.GGUFWriter) -> None:
         super().add_keys(writer)
-        writer.add_feed_forward_length(self.dense_ff)
-        writer.add_leading_dense_block_count(self.dense_layers)
         writer.add_expert_shared_count(1)
         writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
         writer.add_expert_weights_norm(True)

@@ -32,8 +32,8 @@ class Laguna(Geometry):
     used: int = 8
     ff: int = 512
     shared_ff: int = 512
+    dense_layers: int = 1
     dense_ff: int = 8192
-    dense_layers: int = 1  # that come first
     scale: float = 2.5  # of what the routed experts give
     vocab: int = 100352
     context: int = 131072
@@ -47,13 +47,13 @@ class Laguna(Geometry):
     def windowed(self, layer: int) -> bool:
         return self.window > 0 and layer % 4 != 0
 
-    def heads_of(self, layer: int) -> int:
-        return self.window_heads if self.windowed(layer) else self.heads
+    def head_counts(self) -> list[int]:
+        return [self.window_heads if self.windowed(i) else self.heads for i in range(self.layers)]
 
     # ---- the file
 
     def block_shapes(self, layer: int) -> Shapes:
-        heads = self.heads_of(layer)
+        heads = self.head_counts()[layer]
         q, kv = heads * self.head_dim, self.kv_heads * self.head_dim
         shapes: Shapes = {f"{name}_norm.weight": (self.embd,) for name in ("attn", "ffn")}
         shapes |= {
@@ -71,11 +71,8 @@ class Laguna(Geometry):
 
     def add_keys(self, writer: gguf.GGUFWriter) -> None:
         super().add_keys(writer)
-        writer.add_feed_forward_length(self.dense_ff)
-        writer.add_head_count([self.heads_of(layer) for layer in range(self.layers)])
         self.stretch.add_keys(writer)
-        writer.add_float32(f"{self.arch}.rope.scaling.yarn_attn_factor", 1.0)
-        writer.add_leading_dense_block_count(self.dense_layers)
+        writer.add_rope_scaling_yarn_attn_factor(1.0)
         writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
         writer.add_expert_weights_norm(True)
         writer.add_expert_weights_scale(self.scale)
@@ -96,7 +93,7 @@ class Laguna(Geometry):
             "shared_expert_intermediate_size": self.shared_ff,
             "num_experts": self.experts,
             "num_experts_per_tok": self.used,
-            "num_attention_heads_per_layer": [self.heads_of(i) for i in layers],
+            "num_attention_heads_per_layer": self.head_counts(),
             "layer_types": [KINDS[self.windowed(i)] for i in layers],
             "mlp_layer_types": ["dense" if i < self.dense_layers else "sparse" for i in layers],
             "moe_routed_scaling_factor": self.scale,

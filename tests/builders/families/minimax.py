@@ -26,6 +26,7 @@ class MiniMax(Geometry):
     experts: int = 256
     used: int = 8
     ff: int = 1536
+    dense_ff: int = 1536  # there is no dense layer, but llama.cpp takes the experts' width from it
     vocab: int = 200064
     context: int = 196608
     rope_base: float = 5e6

@@ -15,8 +15,12 @@ from engine.gguf.reader import open_gguf
 from engine.plan.build import build_plan
 from engine.tiers.budget import kv_bytes, plan_memory, state_bytes
 from engine.tiers.hardware import MemoryReading
+from tests.builders.families.glm import GLM_355B, GLM_AIR
+from tests.builders.families.laguna import LAGUNA_XS
+from tests.builders.families.minimax import MINIMAX_M2
 from tests.builders.families.qwen import QWEN3_NEXT, QWEN35_35B, Qwen
 from tests.builders.families.qwen4exp import FLASH_NEXT
+from tests.builders.geometry import Geometry
 from tests.builders.synthetic import write_header
 
 MIB, GIB = 1 << 20, 1 << 30
@@ -35,19 +39,24 @@ REAL = {
     # Keys of the indexers take 3 KiB of a token's, the convolution of the n-grams 0.35 MiB.
     "177B": (FLASH_NEXT, "q8_0", 5_222_400, 119.5 * GIB, 27 << 10, 112.6 * MIB),
     "177B ternary": (FLASH_NEXT, "q2_0", 1_382_400, 24_576 * 1_382_400, 27 << 10, 112.6 * MIB),
+    # Keys and values of all its 40 layers: a window bounds the time, not the memory.
+    "Laguna XS": (LAGUNA_XS, "q4_k", 1_769_472, 16.5 * GIB, 160 << 10, 0),
+    "GLM Air": (GLM_AIR, "q8_0", 18_382_848, 98.6 * GIB, 184 << 10, 0),
+    "GLM 355B": (GLM_355B, "q4_k", 13_271_040, 176.0 * GIB, 368 << 10, 0),
+    "MiniMax-M2": (MINIMAX_M2, "q4_k", 7_962_624, 117.7 * GIB, 248 << 10, 0),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("g", "mix", "one", "total", "kv", "state"), REAL.values(), ids=list(REAL))
 def test_sizes_of_real_models(
-    tmp_path: Path, g: Qwen, mix: str, one: int, total: float, kv: int, state: float
+    tmp_path: Path, g: Geometry, mix: str, one: int, total: float, kv: int, state: float
 ) -> None:
     path = tmp_path / "model.gguf"
     write_header(path, replace(g, vocab=8192), mix)
     with open_gguf(path) as file:
         plan = build_plan(file)
     experts = plan.expert_layers.values()
-    assert len(plan.layers) == len(experts) == g.layers
+    assert len(plan.layers) == len(experts) + g.dense_layers == g.layers
     assert {x.expert_bytes for x in experts} == {one}
     assert sum(x.count * x.expert_bytes for x in experts) == pytest.approx(total, rel=0.01)
     assert kv_bytes(plan, 1, "f16") == kv

@@ -132,18 +132,20 @@ void check_attention(Random& random) {
   for (const Shape& s : shapes) {
     const int64_t kv_cols = static_cast<int64_t>(s.kv_heads) * s.head_dim, seen = s.start + s.n;
     const int64_t cols = static_cast<int64_t>(s.heads) * s.head_dim;
-    Guarded<float> k(seen * kv_cols), v(seen * kv_cols), q(s.n * cols);
+    Guarded<float> k(seen * kv_cols), v(seen * kv_cols), q(s.n * cols), sinks(s.heads);
     fill(k, kv_cols, random);
     fill(v, kv_cols, random);
     fill(q, cols, random);
-    on_all("attention", s.n * cols, [&](Engine& e, float* out) {
-      Guarded<uint16_t> k_cache(s.ctx * kv_cols), v_cache(s.ctx * kv_cols);
-      e.store_kv({k.data(), v.data(), reinterpret_cast<uint8_t*>(k_cache.data()),
-                  reinterpret_cast<uint8_t*>(v_cache.data()), KV_F16, seen, 0, s.kv_heads, s.head_dim});
-      e.attention({q.data(), reinterpret_cast<uint8_t*>(k_cache.data()),
-                   reinterpret_cast<uint8_t*>(v_cache.data()), KV_F16, out, s.n, s.start, s.heads, s.kv_heads,
-                   s.head_dim, 0.125f});
-    });
+    fill(sinks, s.heads, random);
+    for (const int64_t window : {NO_WINDOW, int64_t{3}, int64_t{70}})
+      on_all("attention", s.n * cols, [&](Engine& e, float* out) {
+        Guarded<uint16_t> k_cache(s.ctx * kv_cols), v_cache(s.ctx * kv_cols);
+        e.store_kv({k.data(), v.data(), reinterpret_cast<uint8_t*>(k_cache.data()),
+                    reinterpret_cast<uint8_t*>(v_cache.data()), KV_F16, seen, 0, s.kv_heads, s.head_dim});
+        e.attention({q.data(), reinterpret_cast<uint8_t*>(k_cache.data()),
+                     reinterpret_cast<uint8_t*>(v_cache.data()), KV_F16, out, s.n, s.start, s.heads, s.kv_heads,
+                     s.head_dim, 0.125f, window, window == NO_WINDOW ? nullptr : sinks.data()});
+      });
   }
 }
 
@@ -250,6 +252,11 @@ void check_rows(Random& random) {
       e.conv_step({x.data(), more.data(), state.data(), out, n, cols, 3});
     });
     on_all("add", n * cols, [&](Engine& e, float* out) { e.add(out, more.data(), n * cols); }, x.data());
+    on_all("add_row", n * cols, [&](Engine& e, float* out) { e.add_row(out, w.data(), n, cols); }, x.data());
+    for (const Gate gate : {GATE_SIGMOID, GATE_SOFTPLUS})
+      for (const int64_t gates : {int64_t{1}, cols})
+        on_all("gate", n * cols,
+               [&](Engine& e, float* out) { e.gate(gate, out, more.data(), n, cols, gates); }, x.data());
     on_all("combine", n * cols,
            [&](Engine& e, float* out) { e.combine(more.data(), weights.data(), n, 3, cols, out); }, x.data());
     for (int act = 0; act < ACTIVATIONS; ++act)
@@ -277,6 +284,9 @@ void check_rows(Random& random) {
     fill(sin, half, random);
     on_all("head_norm_rope", n * cols, [&](Engine& e, float* out) {
       e.head_norm_rope(out, n, 1, static_cast<int>(cols), w.data(), 1e-6f, cos.data(), sin.data(), half, 0);
+    }, x.data());
+    on_all("rope", n * cols, [&](Engine& e, float* out) {
+      e.rope({out, cos.data(), sin.data(), n, 0, half, 1, static_cast<int>(cols), 6, true});
     }, x.data());
   }
 }

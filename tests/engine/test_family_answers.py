@@ -1,0 +1,61 @@
+"""Promise 1 for other kinds of attention: one answer, also beyond a window and from a prefix."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from engine.open_model import open_model
+from engine.settings import EngineSettings
+from tests.builders.geometry import Geometry
+from tests.builders.tiny_model import TINY_GLM, TINY_LAGUNA, TINY_LLAMA, TINY_MINIMAX, build_tiny
+from tests.engine.test_hybrid_answers import answer
+from tests.engine.test_one_answer import logits
+
+FAMILIES: dict[str, Geometry] = {
+    "glm4moe": TINY_GLM,
+    "laguna": TINY_LAGUNA,
+    "llama": TINY_LLAMA,
+    "minimax-m2": TINY_MINIMAX,
+}
+BASE = EngineSettings(budget="100%", threads=2, chunk=256)
+CHANGES = {
+    "chunk 64, budget 0%": dict(chunk=64, budget="0%"),
+    "chunk 7, 30 %": dict(chunk=7, budget="30%"),
+    "chunk 1, one thread": dict(chunk=1, threads=1),
+}
+
+
+@pytest.mark.parametrize("geometry", FAMILIES.values(), ids=list(FAMILIES))
+def test_logits_are_the_same_bytes(tmp_path: Path, geometry: Geometry) -> None:
+    path = build_tiny(tmp_path / "tiny.gguf", geometry, "q8_0", seed=3).path
+    base = replace(BASE, model=str(path))
+    ids = np.random.default_rng(5).integers(0, geometry.vocab, 170).astype(np.int32)
+    expected = logits(base, ids, tmp_path)
+    assert np.isfinite(np.frombuffer(expected, np.float32)).all()
+    for name, change in CHANGES.items():
+        assert logits(replace(base, **change), ids, tmp_path) == expected, name
+
+
+@pytest.mark.parametrize("geometry", [TINY_LAGUNA], ids=["laguna"])
+def test_reuse_and_rewind_change_nothing(tmp_path: Path, geometry: Geometry) -> None:
+    """Behind a window too, a prompt may go back to any position."""
+    path = build_tiny(tmp_path / "tiny.gguf", geometry, "q8_0", seed=3).path
+    settings = replace(BASE, model=str(path), chunk=64, profile_dir=str(tmp_path))
+    reusing, fresh = open_model(replace(settings, budget="20%")), open_model(settings)
+    rng, reused = np.random.default_rng(1), 0
+    for _ in range(8):
+        tokens = reusing.session.tokens
+        shared = int(rng.integers(0, len(tokens) + 1))
+        more = rng.integers(0, geometry.vocab, int(rng.integers(1, 90))).tolist()
+        prompt = (tokens[:shared] + more)[:250]
+        reused += reusing.session.begin(prompt)
+        found = answer(reusing.session, prompt, 3)
+        fresh.session.tokens.clear()
+        assert answer(fresh.session, prompt, 3) == found
+    assert reused > 100
+    reusing.close()
+    fresh.close()
