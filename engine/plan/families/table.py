@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from engine.errors import UnsupportedModelError
-from engine.plan.families import llama, qwen3, qwen3moe, qwen3next, qwen35, qwen35moe
+from engine.plan.families import (
+    gpt_oss,
+    llama,
+    olmoe,
+    qwen3,
+    qwen3moe,
+    qwen3next,
+    qwen35,
+    qwen35moe,
+)
 from engine.plan.families.family import Family
 
 FAMILIES: dict[str, Family] = {
     module.FAMILY.architecture: module.FAMILY
-    for module in (llama, qwen3, qwen35, qwen35moe, qwen3moe, qwen3next)
+    for module in (gpt_oss, llama, olmoe, qwen3, qwen35, qwen35moe, qwen3moe, qwen3next)
 }
 
 
