@@ -15,7 +15,9 @@ class FeedForwards:
     def __init__(self, source: PlanSource, family: Family, embd: int, blocks: int) -> None:
         self._source, self._family, self._embd = source, family, embd
         self._dense = blocks  # so many layers at the start have no experts
-        if family.experts and (source.has("expert_count") or not family.dense_too):
+        if family.dense_too and not source.amount("expert_count"):
+            source.key("expert_used_count")  # 0 too
+        elif family.experts:
             self._routers = Routers(source, family, embd)
             self._dense = source.amount("leading_dense_block_count")
             self._expert_ff = self._read_expert_ff()

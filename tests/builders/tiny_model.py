@@ -23,9 +23,12 @@ import torch
 from engine.gguf.formats import F32
 from tests.builders.blocks import Encoded, random_weights, rounded
 from tests.builders.families.glm import Glm
+from tests.builders.families.gpt_oss import GptOss
 from tests.builders.families.laguna import Laguna
 from tests.builders.families.llama import Llama
 from tests.builders.families.minimax import MiniMax
+from tests.builders.families.mixtral import Mixtral
+from tests.builders.families.olmoe import Olmoe
 from tests.builders.families.qwen import Qwen
 from tests.builders.geometry import Floats, Geometry
 from tests.builders.mixes import fitting_format, is_float_tensor, mixed_format
@@ -61,6 +64,18 @@ TINY_HYBRID = Qwen(
 TINY_LLAMA = Llama(
     layers=3, embd=96, heads=6, kv_heads=2, head_dim=32, ff=96, vocab=301, context=512,
     rope_base=1e4, stretch=Stretch("llama3", 8.0, 64),
+)  # fmt: skip
+# Widths that only blocks of 32 divide, as in the real ones; several windows of context.
+TINY_GPT_OSS = GptOss(
+    layers=4, embd=96, heads=6, kv_heads=2, head_dim=32, experts=7, used=3, ff=160, vocab=301,
+    context=512, window=24, stretch=Stretch("yarn", 4.0, 256),
+)  # fmt: skip
+TINY_OLMOE = Olmoe(
+    layers=3, embd=96, heads=6, kv_heads=2, head_dim=16, experts=9, used=4, ff=160, vocab=301,
+    context=512,
+)  # fmt: skip
+TINY_MIXTRAL = Mixtral(
+    layers=3, embd=96, heads=6, kv_heads=2, head_dim=16, experts=5, ff=160, vocab=301, context=512,
 )  # fmt: skip
 
 # A full layer at both ends, a window shorter than the prompts, three query heads or four to a key

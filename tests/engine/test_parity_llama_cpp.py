@@ -21,11 +21,14 @@ from tests.builders.stretch import Stretch
 from tests.builders.tiny_model import (
     TINY,
     TINY_GLM,
+    TINY_GPT_OSS,
     TINY_HYBRID,
     TINY_K,
     TINY_LAGUNA,
     TINY_LLAMA,
     TINY_MINIMAX,
+    TINY_MIXTRAL,
+    TINY_OLMOE,
     build_tiny,
 )
 from tests.llama_cpp import LlamaCpp
@@ -58,6 +61,10 @@ def divergence(found: Doubles, expected: Doubles) -> float:
         ("q8_0", TINY, 1e-3),
         ("q4_0", TINY, 1e-3),
         ("q4_k_m", TINY_K, 2e-3),
+        ("f32", TINY_GPT_OSS, 1e-6),
+        ("mxfp4_moe", TINY_GPT_OSS, 5e-3),
+        ("f32", replace(TINY_OLMOE, kv_heads=6), 1e-6),
+        ("f32", TINY_MIXTRAL, 1e-6),
         ("f32", TINY_HYBRID, 1e-6),
         ("f32", replace(TINY_HYBRID, v_heads=6, tied=True, drafts=0), 1e-6),
         ("q8_0", TINY_HYBRID, 5e-3),

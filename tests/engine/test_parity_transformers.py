@@ -27,12 +27,15 @@ from tests.builders.stretch import Stretch
 from tests.builders.tiny_model import (
     TINY,
     TINY_GLM,
+    TINY_GPT_OSS,
     TINY_HYBRID,
     TINY_K,
     TINY_K_WIDE,
     TINY_LAGUNA,
     TINY_LLAMA,
     TINY_MINIMAX,
+    TINY_MIXTRAL,
+    TINY_OLMOE,
     build_tiny,
 )
 
@@ -65,6 +68,10 @@ FAMILIES = {
     "qwen4exp, wider": Q4_WIDER,
     "qwen3": replace(TINY, arch="qwen3", experts=0),
     "qwen35": replace(TINY_HYBRID, arch="qwen35", experts=0, shared_ff=0, tied=True),
+    "gpt-oss": TINY_GPT_OSS,
+    "olmoe": TINY_OLMOE,
+    "mixtral": TINY_MIXTRAL,
+    "mixtral, expert by expert": replace(TINY_MIXTRAL, layout="single", used=3),
     "llama": TINY_LLAMA,
     "llama plain": replace(TINY_LLAMA, stretch=None, tied=True, heads=4, kv_heads=4),
     "llama linear": replace(TINY_LLAMA, stretch=Stretch("linear", 4.0, 64)),

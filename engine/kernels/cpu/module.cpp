@@ -160,11 +160,13 @@ Checked experts(const Engine& e, handle x_, handle ids_, handle base_, const PyE
   const Array ids(call, "ids", ids_, Kind::i32, {x.size(0), ANY});
   const Array base(call, "base", base_, Kind::u64, {ANY});
   const Array y(call, "y", y_, Kind::f32, {x.size(0), ids.size(1), gate.cols}, true);
-  const ExpertsArgs args = {x, ids, base, x.size(0), ids.size(1), base.size(0), expert_matrix(e.ops(), gate),
-                            expert_matrix(e.ops(), up), expert_matrix(e.ops(), down), y, activation_of(call,
-                            activation), optional(call, "gate_bias", gate_bias, {base.size(0), gate.rows}),
-                            optional(call, "up_bias", up_bias, {base.size(0), up.rows}), optional(call,
-                            "down_bias", down_bias, {base.size(0), down.rows})};
+  const int64_t count = base.size(0);
+  const ExpertsArgs args = {x, ids, base, x.size(0), ids.size(1), count, expert_matrix(e.ops(), gate),
+                            expert_matrix(e.ops(), up), expert_matrix(e.ops(), down), y,
+                            activation_of(call, activation),
+                            optional(call, "gate_bias", gate_bias, {count, gate.rows}),
+                            optional(call, "up_bias", up_bias, {count, up.rows}),
+                            optional(call, "down_bias", down_bias, {count, down.rows})};
   return {[args](Engine& e, int64_t) { e.experts(args); }, NO_LIMIT, [args] {
             check_ids("experts", args.ids, args.n * args.used, args.count);
             return std::all_of(args.ids, args.ids + args.n * args.used,

@@ -85,8 +85,9 @@ Checked attention(const Engine&, handle q_, handle k_cache, handle v_cache, int6
   const Caches caches(call, k_cache, v_cache, kv_heads, head_dim, false);
   const int64_t room = check_span(call, start, q.size(0), caches.k.size(0));
   const AttentionArgs args = {q, caches.k, caches.v, caches.format, out, q.size(0), start,
-                              static_cast<int>(heads), kv_heads, head_dim, scale, window == 0 ? NO_WINDOW :
-                              window, sinks.size(0) == 0 ? nullptr : sinks.data<float>()};
+                              static_cast<int>(heads), kv_heads, head_dim, scale,
+                              window == 0 ? NO_WINDOW : window,
+                              sinks.size(0) == 0 ? nullptr : sinks.data<float>()};
   return moving(args, room, &Engine::attention);
 }
 

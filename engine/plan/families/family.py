@@ -46,7 +46,7 @@ class Family:
 
     architecture: str
     experts: bool = True  # routed experts; else one feed-forward in every layer
-    dense_too: bool = False  # files without an expert count have no experts
+    dense_too: bool = False  # files without an expert count, or of 0, have no experts
     wide_experts: bool = False  # without a width of their own they have that of a dense layer
     # Beside them one that every token uses: plain, or gated, weighed by a number of its own.
     shared_expert: Literal["none", "plain", "gated"] = "none"

@@ -6,9 +6,11 @@ from engine.errors import UnsupportedModelError
 from engine.plan.families import (
     deepseek2,
     glm4moe,
+    gpt_oss,
     laguna,
     llama,
     minimax_m2,
+    olmoe,
     qwen3,
     qwen3moe,
     qwen3next,
@@ -23,9 +25,11 @@ FAMILIES: dict[str, Family] = {
     for module in (
         deepseek2,
         glm4moe,
+        gpt_oss,
         laguna,
         llama,
         minimax_m2,
+        olmoe,
         qwen3,
         qwen35,
         qwen35moe,

@@ -68,14 +68,18 @@ class Llama(Geometry):
         return options
 
     def transformers_block(self, layer: int, own: Weights) -> Weights:
-        theirs = projections(own) | gated("mlp.", own)
-        for name in ("q_proj", "k_proj"):
-            theirs[f"self_attn.{name}.weight"] = self.halves(theirs[f"self_attn.{name}.weight"])
+        theirs = projections(own) | self.feed_forward(own)
+        for name in ("self_attn.q_proj.weight", "self_attn.k_proj.weight"):
+            theirs[name] = halves(theirs[name], self.head_dim)
         theirs["input_layernorm.weight"] = own["attn_norm.weight"]
         theirs["post_attention_layernorm.weight"] = own["ffn_norm.weight"]
         return theirs
 
-    def halves(self, rows: Floats) -> Floats:
-        """Rows of heads whose pairs lie side by side, with the pairs half a head apart."""
-        pairs = rows.reshape(-1, self.head_dim // 2, 2, self.embd)
-        return np.ascontiguousarray(pairs.swapaxes(1, 2)).reshape(rows.shape)
+    def feed_forward(self, own: Weights) -> Weights:
+        return gated("mlp.", own)
+
+
+def halves(rows: Floats, head_dim: int) -> Floats:
+    """Rows of heads whose pairs lie side by side, with the pairs half a head apart."""
+    pairs = rows.reshape(-1, head_dim // 2, 2, rows.shape[-1])
+    return np.ascontiguousarray(pairs.swapaxes(1, 2)).reshape(rows.shape)

@@ -16,8 +16,11 @@ from engine.plan.build import build_plan
 from engine.tiers.budget import kv_bytes, plan_memory, state_bytes
 from engine.tiers.hardware import MemoryReading
 from tests.builders.families.glm import GLM_355B, GLM_AIR
+from tests.builders.families.gpt_oss import GPT_OSS_20B, GPT_OSS_120B
 from tests.builders.families.laguna import LAGUNA_XS
 from tests.builders.families.minimax import MINIMAX_M2
+from tests.builders.families.mixtral import MIXTRAL_8X7B
+from tests.builders.families.olmoe import OLMOE_1B_7B
 from tests.builders.families.qwen import QWEN3_NEXT, QWEN35_35B, Qwen
 from tests.builders.families.qwen4exp import FLASH_NEXT
 from tests.builders.geometry import Geometry
@@ -27,6 +30,14 @@ MIB, GIB = 1 << 20, 1 << 30
 # The cited totals do not count the vocabulary, so a small one writes the same sizes faster.
 REAL = {
     "30B": (Qwen(vocab=8192), "q4_k", 2_654_208, 15.2 * GIB, 96 << 10, 0),
+    # Keys and values of all layers: a window bounds the time, not the memory.
+    "gpt-oss 20b": (GPT_OSS_20B, "mxfp4_moe", 13_219_200, 9.5 * GIB, 48 << 10, 0),
+    "gpt-oss 120b": (GPT_OSS_120B, "mxfp4_moe", 13_219_200, 56.7 * GIB, 72 << 10, 0),
+    "gpt-oss 20b q8_0": (GPT_OSS_20B, "q8_0", 26_438_400, 18.9 * GIB, 48 << 10, 0),
+    "OLMoE": (OLMOE_1B_7B, "q4_k", 3_538_944, 16 * 64 * 3_538_944, 128 << 10, 0),
+    "Mixtral": (MIXTRAL_8X7B, "q4_k", 99_090_432, 23.6 * GIB, 128 << 10, 0),
+    "Mixtral 2023": (replace(MIXTRAL_8X7B, layout="single"), "q4_k", 99_090_432, 23.6 * GIB,
+                     128 << 10, 0),
     "35B": (QWEN35_35B, "q4_k", 1_769_472, 16.9 * GIB, 20 << 10, 62.8 * MIB),
     "35B q8_0": (QWEN35_35B, "q8_0", 3_342_336, 31.9 * GIB, 20 << 10, 62.8 * MIB),
     # The mix of the popular files: gate and up Q4_K, down Q5_K.
@@ -86,6 +97,14 @@ def test_the_table_of_n_grams_stays_on_the_disk(tmp_path: Path) -> None:
     assert 31 * MIB < memory.rows <= 32 * MIB
     parts = (memory.dense, memory.kv, memory.scratch, memory.rows, memory.reserve)
     assert memory.least == sum(parts)
+
+
+def test_gpt_oss_has_the_tensors_of_real_files(tmp_path: Path) -> None:
+    """459 tensors, 289 of them F32, 98 Q8_0 and 72 MXFP4, as in the official file."""
+    formats = list(write_header(tmp_path / "m.gguf", replace(GPT_OSS_20B, vocab=8192),
+                                "mxfp4_moe").values())  # fmt: skip
+    count = {name: sum(f.name == name for f in formats) for name in ("F32", "Q8_0", "MXFP4")}
+    assert count == {"F32": 289, "Q8_0": 98, "MXFP4": 72} and len(formats) == 459
 
 
 def test_the_35b_has_the_tensors_of_real_files(tmp_path: Path) -> None:
