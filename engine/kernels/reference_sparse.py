@@ -13,11 +13,6 @@ from engine.kernels.reference_sequence import Cache, attention, gather_kv
 _F = np.float32
 
 
-def store_rows(x: Floats, rows: Cache, start: int) -> None:
-    with np.errstate(over="ignore"):
-        rows[start : start + len(x)] = x.astype(np.float16)
-
-
 def block_keys(
     raw: Cache, count: int, ratio: int, weight: Floats, eps: float, cos: Floats, sin: Floats
 ) -> Floats:

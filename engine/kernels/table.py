@@ -198,10 +198,6 @@ class Operations:
             q, k_cache, v_cache, start, kv_heads, head_dim, scale, out, window, sinks
         )
 
-    def store_rows(self, x: Floats, rows: Cache, start: int) -> None:
-        """Put x[n, cols] into rows[ctx, cols], float16; row i at position start + i."""
-        self._calls.store_rows(x, rows, start)
-
     def choose_blocks(
         self,
         q: Floats,
@@ -219,7 +215,8 @@ class Operations:
         """The positions that each query sees: the best `blocks` whole blocks, and what follows the
         last whole one. chosen[n, (blocks + 1) * ratio - 1]: ascending positions, then -1.
 
-        q[n, heads * dim], at most 16 heads, with their rotation; raw[ctx, dim], float16. A block of
+        q[n, heads * dim], at most 16 heads, with their rotation; raw[ctx, dim] as `store_latent`
+        left them. A block of
         `ratio` positions has the mean of their raw keys, normed with weight[dim] and rotated at its
         first position; its score is the sum of relu(query . key) over the heads. keys[ctx / ratio,
         dim]: of blocks that end before `start` as earlier calls left them, the others are written.
@@ -245,7 +242,8 @@ class Operations:
         )
 
     def store_latent(self, c: Floats, tail: Floats, cache: Cache, start: int) -> None:
-        """Put c[n, latent] | tail[n, more] into a latent cache; row i at position start + i."""
+        """Put c[n, latent] | tail[n, more] into a latent cache; row i at position start + i. `more`
+        may be 0."""
         self._calls.store_latent(c, tail, cache, start)
 
     def latent_attention(

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.kernels.table import Operations
+from engine.model.kv_cache import CHUNK
 from engine.model.rope import Rope
 from engine.model.scratch import F32
 from engine.model.weights import DenseWeights
@@ -25,8 +26,9 @@ class Indexer:
         context: int,
     ) -> None:
         self._spec, self._rope, self._eps = spec, rope, norm_eps
-        self._raw: NDArray[np.float16] = np.zeros((context, spec.dim), np.float16)
-        self._keys: F32 = np.zeros((context // spec.ratio, spec.dim), np.float32)
+        rows = -(-context // CHUNK) * CHUNK
+        self._raw: NDArray[np.float16] = np.zeros((rows, spec.dim), np.float16)
+        self._keys: F32 = np.zeros((rows // spec.ratio, spec.dim), np.float32)
         self._q_norm, self._k_norm = weights.vector(spec.q_norm), weights.vector(spec.k_norm)
 
     def choose(self, ops: Operations, q: F32, key: F32, start: int, out: F32) -> NDArray[np.int32]:
@@ -36,7 +38,7 @@ class Indexer:
         cos, sin = self._rope.cos, self._rope.sin
         chosen = out.view(np.int32)
         ops.head_norm_rope(q, spec.heads, spec.dim, self._q_norm, eps, cos, sin, start)
-        ops.store_rows(key, self._raw, start)
+        ops.store_latent(key, key[:, :0], self._raw, start)
         keys = self._raw, self._keys
         ops.choose_blocks(
             q, *keys, start, spec.ratio, spec.blocks, self._k_norm, eps, cos, sin, chosen

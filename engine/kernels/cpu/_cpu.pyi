@@ -71,7 +71,6 @@ class _Operations:
         sinks: _F32,
         /,
     ) -> None: ...
-    def store_rows(self, x: _F32, rows: _Cache, start: int, /) -> None: ...
     def choose_blocks(
         self,
         q: _F32,

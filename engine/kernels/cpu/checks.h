@@ -60,7 +60,6 @@ Checked attention(const Engine& e, handle q, handle k_cache, handle v_cache, int
 Checked conv_step(const Engine& e, handle x, handle state, handle weight, handle out);
 Checked delta_net(const Engine& e, handle qkv, handle g, handle beta, handle state, int k_heads, bool tiled,
                   float eps, float scale, handle out);
-Checked store_rows(const Engine& e, handle x, handle rows, int64_t start);
 Checked choose_blocks(const Engine& e, handle q, handle raw, handle keys, int64_t start, int ratio,
                       int64_t blocks, handle weight, float eps, handle cos, handle sin, handle chosen);
 Checked attention_chosen(const Engine& e, handle q, handle k_cache, handle v_cache, int64_t start,

@@ -184,7 +184,6 @@ class Engine {
   void store_kv(const StoreKvArgs& a);
   void store_latent(const StoreLatentArgs& a);
   void attention(const AttentionArgs& a);
-  void store_rows(const float* x, int64_t n, int64_t cols, uint16_t* to);
   void choose_blocks(const ChooseArgs& a);
   void attention_chosen(const AttentionArgs& a, const int32_t* chosen, int64_t width);
   void conv_step(const ConvArgs& a);

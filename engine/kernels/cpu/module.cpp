@@ -365,7 +365,6 @@ NB_MODULE(_cpu, m) {
   define<&scale>(engine, program, "scale");
   define<&inject>(engine, program, "inject");
   define<&keyed_values>(engine, program, "keyed_values");
-  define<&store_rows>(engine, program, "store_rows");
   define<&choose_blocks>(engine, program, "choose_blocks");
   define<&attention_chosen>(engine, program, "attention_chosen");
   define<&add_row>(engine, program, "add_row");

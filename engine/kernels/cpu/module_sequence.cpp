@@ -38,6 +38,25 @@ struct Caches {
   int64_t columns(int64_t values) const { return format == KV_Q8_0 ? values / 32 * 34 : values; }
 };
 
+// What attention over all positions and over chosen ones have in common.
+struct Attending {
+  AttentionArgs args;
+  int64_t room;
+  Attending(const char* call, handle q_, handle k_cache, handle v_cache, int64_t start, int kv_heads, int head_dim,
+            float scale, handle out_) {
+    check_heads(call, kv_heads, head_dim);
+    const int64_t kv_cols = static_cast<int64_t>(kv_heads) * head_dim;
+    const Array q(call, "q", q_, Kind::f32, {ANY, ANY});
+    require(q.size(1) > 0 && q.size(1) % kv_cols == 0, call,
+            "the columns of q must be a multiple of kv_heads * head_dim");
+    const Array out(call, "out", out_, Kind::f32, {q.size(0), q.size(1)}, true);
+    const Caches caches(call, k_cache, v_cache, kv_heads, head_dim, false);
+    room = check_span(call, start, q.size(0), caches.k.size(0));
+    args = {q, caches.k, caches.v, caches.format, out, q.size(0), start,
+            static_cast<int>(q.size(1) / head_dim), kv_heads, head_dim, scale};
+  }
+};
+
 // Rows of `latent` values and some more.
 struct LatentRows : Array {
   LatentRows(const char* call, handle cache, int64_t latent, int64_t more, bool writable)
@@ -68,27 +87,17 @@ Checked store_kv(const Engine&, handle k_, handle v_, handle k_cache, handle v_c
   return moving(args, room, &Engine::store_kv);
 }
 
-Checked attention(const Engine&, handle q_, handle k_cache, handle v_cache, int64_t start, int kv_heads,
-                  int head_dim, float scale, handle out_, int64_t window, handle sinks_) {
+Checked attention(const Engine&, handle q, handle k_cache, handle v_cache, int64_t start, int kv_heads,
+                  int head_dim, float scale, handle out, int64_t window, handle sinks_) {
   const char* call = "attention";
-  check_heads(call, kv_heads, head_dim);
-  const int64_t kv_cols = static_cast<int64_t>(kv_heads) * head_dim;
-  const Array q(call, "q", q_, Kind::f32, {ANY, ANY});
-  require(q.size(1) > 0 && q.size(1) % kv_cols == 0, call,
-          "the columns of q must be a multiple of kv_heads * head_dim");
-  const Array out(call, "out", out_, Kind::f32, {q.size(0), q.size(1)}, true);
-  const int64_t heads = q.size(1) / head_dim;
+  Attending a(call, q, k_cache, v_cache, start, kv_heads, head_dim, scale, out);
   const Array sinks(call, "sinks", sinks_, Kind::f32, {ANY});
-  require(sinks.size(0) == 0 || sinks.size(0) == heads, call,
-          std::to_string(sinks.size(0)) + " sinks do not fit " + std::to_string(heads) + " heads");
+  require(sinks.size(0) == 0 || sinks.size(0) == a.args.heads, call,
+          std::to_string(sinks.size(0)) + " sinks do not fit " + std::to_string(a.args.heads) + " heads");
   require(window >= 0, call, "the window is negative");
-  const Caches caches(call, k_cache, v_cache, kv_heads, head_dim, false);
-  const int64_t room = check_span(call, start, q.size(0), caches.k.size(0));
-  const AttentionArgs args = {q, caches.k, caches.v, caches.format, out, q.size(0), start,
-                              static_cast<int>(heads), kv_heads, head_dim, scale,
-                              window == 0 ? NO_WINDOW : window,
-                              sinks.size(0) == 0 ? nullptr : sinks.data<float>()};
-  return moving(args, room, &Engine::attention);
+  if (window > 0) a.args.window = window;
+  if (sinks.size(0) > 0) a.args.sinks = sinks.data<float>();
+  return moving(a.args, a.room, &Engine::attention);
 }
 
 Checked conv_step(const Engine&, handle x_, handle state_, handle weight_, handle out_) {
@@ -122,18 +131,6 @@ Checked delta_net(const Engine&, handle qkv_, handle g_, handle beta_, handle st
   return {[args](Engine& e, int64_t) { e.delta_net(args); }};
 }
 
-Checked store_rows(const Engine&, handle x_, handle rows_, int64_t start) {
-  const char* call = "store_rows";
-  const Array x(call, "x", x_, Kind::f32, {ANY, ANY});
-  const Array rows(call, "rows", rows_, Kind::f16, {ANY, x.size(1)}, true);
-  check_heads(call, 1, x.size(1));
-  const int64_t room = check_span(call, start, x.size(0), rows.size(0));
-  return {
-      [x = x.data<float>(), n = x.size(0), cols = x.size(1), to = rows.data<uint16_t>() + start * x.size(1)](
-          Engine& e, int64_t at) { e.store_rows(x, n, cols, to + at * cols); },
-      room};
-}
-
 Checked choose_blocks(const Engine&, handle q_, handle raw_, handle keys_, int64_t start, int ratio,
                       int64_t blocks, handle weight_, float eps, handle cos_, handle sin_, handle chosen_) {
   const char* call = "choose_blocks";
@@ -158,35 +155,26 @@ Checked choose_blocks(const Engine&, handle q_, handle raw_, handle keys_, int64
   return moving(args, room, &Engine::choose_blocks);
 }
 
-Checked attention_chosen(const Engine&, handle q_, handle k_cache, handle v_cache, int64_t start,
-                         int kv_heads, int head_dim, float scale, handle chosen_, handle out_) {
+Checked attention_chosen(const Engine&, handle q, handle k_cache, handle v_cache, int64_t start, int kv_heads,
+                         int head_dim, float scale, handle chosen_, handle out) {
   const char* call = "attention_chosen";
-  check_heads(call, kv_heads, head_dim);
-  const int64_t kv_cols = static_cast<int64_t>(kv_heads) * head_dim;
-  const Array q(call, "q", q_, Kind::f32, {ANY, ANY});
-  require(q.size(1) > 0 && q.size(1) % kv_cols == 0, call,
-          "the columns of q must be a multiple of kv_heads * head_dim");
-  const Array out(call, "out", out_, Kind::f32, {q.size(0), q.size(1)}, true);
-  const Array chosen(call, "chosen", chosen_, Kind::i32, {q.size(0), ANY});
-  const Caches caches(call, k_cache, v_cache, kv_heads, head_dim, false);
-  const int64_t room = check_span(call, start, q.size(0), caches.k.size(0));
-  const AttentionArgs args = {q, caches.k, caches.v, caches.format, out, q.size(0), start,
-                              static_cast<int>(q.size(1) / head_dim), kv_heads, head_dim, scale};
+  const Attending a(call, q, k_cache, v_cache, start, kv_heads, head_dim, scale, out);
+  const Array chosen(call, "chosen", chosen_, Kind::i32, {a.args.n, ANY});
   const int32_t* ids = chosen;
-  const int64_t width = chosen.size(1), ctx = caches.k.size(0);
-  return {[args, ids, width](Engine& e, int64_t at) {
-            AttentionArgs a = args;
-            a.start += at;
-            e.attention_chosen(a, ids, width);
+  const int64_t width = chosen.size(1), n = a.args.n, ctx = start + n + a.room;
+  return {[args = a.args, ids, width](Engine& e, int64_t at) {
+            AttentionArgs moved = args;
+            moved.start += at;
+            e.attention_chosen(moved, ids, width);
           },
-          room,
-          [=, n = q.size(0)] {
-            for (int64_t i = 0; i < n; ++i) {
-              const int32_t* row = ids + i * width;
-              const int32_t* end = std::find_if(row, row + width, [](int32_t p) { return p < 0; });
-              require(end != row && std::all_of(end, row + width, [](int32_t p) { return p < 0; }),
-                      "attention_chosen", "a row of chosen must hold positions, then -1");
-              check_ids("attention_chosen", row, end - row, ctx);
+          a.room,
+          [=] {
+            const auto none = [](int32_t position) { return position < 0; };
+            for (const int32_t* row = ids; row < ids + n * width; row += width) {
+              const int32_t* end = std::find_if(row, row + width, none);
+              require(end != row && std::all_of(end, row + width, none), call,
+                      "a row of chosen must hold positions, then -1");
+              check_ids(call, row, end - row, ctx);
             }
             return true;
           }};

@@ -173,7 +173,6 @@ struct OpTable {
   void (*inject)(float* streams, const float* x, const float* logits, int64_t count, int64_t n);
   void (*keyed_values)(const float* key, const float* query, const float* value, int64_t count, int64_t n,
                        float* out);
-  void (*to_halves)(const float* x, int64_t n, uint16_t* out);              // n: a multiple of 16
   void (*mean_halves)(const uint16_t* rows, int count, int n, float* out);  // of rows [count][n]
   float (*max_of)(const float* x, int64_t n);
   void (*span_total)(const float* x, int64_t n, float* state);  // state: m, l

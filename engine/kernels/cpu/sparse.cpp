@@ -36,11 +36,6 @@ void copy_items(uint8_t* to, int64_t to_at, const uint8_t* from, int64_t at, int
 
 }  // namespace
 
-void Engine::store_rows(const float* x, int64_t n, int64_t cols, uint16_t* to) {
-  const Call call(busy_);
-  for_rows(n, cols, [&](int64_t i, int) { ops_.to_halves(x + i * cols, cols, to + i * cols); });
-}
-
 // The keys of blocks with a position from `start` on, up to block `end`.
 void Engine::block_keys(const ChooseArgs& a, int64_t end) {
   const int64_t first = a.start / a.ratio;

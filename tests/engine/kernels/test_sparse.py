@@ -199,11 +199,11 @@ def test_all_positions_give_the_bits_of_attention(isa: str) -> None:
 def test_a_program_moves_the_positions_on(isa: str) -> None:
     rng = np.random.default_rng(5)
     index = Index(rng, 0, 90, 2, 16, 16)
-    raw, keys = np.zeros((96, 16), np.float16), np.zeros((24, 16), np.float32)
+    raw, keys = np.zeros((128, 16), np.float16), np.zeros((32, 16), np.float32)
     q, key = np.empty((1, 32), np.float32), np.empty((1, 16), np.float32)
     chosen = np.empty((1, 15), np.int32)
     program = Program(kernels(isa, 2))
-    program.store_rows(key, raw, 0)
+    program.store_latent(key, key[:, :0], raw, 0)
     program.choose_blocks(q, raw, keys, 0, 4, 3, index.weight, EPS, index.cos, index.sin, chosen)
     want = index.expected(4, 3)
     for position in range(90):
@@ -237,5 +237,3 @@ def test_what_does_not_fit_is_refused() -> None:
         k.choose_blocks(odd, index.raw, keys, 60, 4, 3, *rest, chosen)
     with pytest.raises(KernelError, match=r"choose_blocks: keys must have shape \(17, 16\)"):
         k.choose_blocks(index.q[:1], index.raw, keys[1:], 60, 4, 3, *rest, chosen)
-    with pytest.raises(KernelError, match=r"store_rows: positions 60\.\.69 are not in a context"):
-        k.store_rows(np.zeros((10, 16), np.float32), index.raw, 60)

@@ -1,4 +1,4 @@
-// Several streams of a hidden state, and rows in binary16 beside the cache (contract, points 7d and 12).
+// Several streams of a hidden state, and the keys of blocks (contract, points 7d and 12).
 #pragma once
 
 namespace STOKER_ISA {
@@ -23,10 +23,6 @@ static void keyed_values(const float* key, const float* query, const float* valu
     const F gate = sigmoid(splat(s == 0.0f ? 0.0f : s < 0.0f ? -root : root));
     for_vectors(n, [&](int64_t i, int k) { store_some(out + c * n + i, load_some(value + i, k) * gate, k); });
   }
-}
-
-static void to_halves(const float* x, int64_t n, uint16_t* out) {
-  for (int64_t i = 0; i < n; i += W) store_halves(out + i, load<F>(x + i));
 }
 
 static void mean_halves(const uint16_t* rows, int count, int n, float* out) {

@@ -83,7 +83,6 @@ constexpr OpTable make_table(const char* name) {
           add,
           inject,
           keyed_values,
-          to_halves,
           mean_halves,
           max_of,
           span_total};

@@ -163,7 +163,7 @@ void check_chosen(Random& random) {
       Guarded<uint16_t> raw(seen * dim);
       Guarded<int32_t> chosen(n * width);
       e.store_kv({k.data(), v.data(), k_cache.data(), v_cache.data(), format, seen, 0, kv_heads, head_dim});
-      e.store_rows(key.data(), seen, dim, raw.data());
+      e.store_latent({key.data(), key.data(), raw.data(), seen, 0, dim, 0});
       Guarded<float> keys(seen / ratio * dim);  // those of blocks before the first query are random
       std::copy(key.data(), key.data() + keys.size(), keys.data());
       e.choose_blocks({index_q.data(), raw.data(), keys.data(), weight.data(), cos.data(), sin.data(),
