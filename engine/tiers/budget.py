@@ -329,13 +329,13 @@ def scratch_bytes(plan: ModelPlan, context: int, chunk: int) -> int:
 
 def _sparse_bytes(plan: ModelPlan, context: int) -> int:
     """What attention over chosen positions works with: keys of blocks in every layer; and the
-    kernels' own, which grow by a quarter more than they need: scores of blocks for 16 queries, keys
-    and values of the chosen positions."""
+    kernels' own, which grow by a quarter more than they need: products of 16 queries with them, and
+    keys and values of the chosen positions."""
     chosen = [(x, x.indexer) for x in _attentions(plan) if x.indexer]
     keys = sum(context // x.ratio * 4 * x.dim for _, x in chosen)
-    scores = max((context // x.ratio * 64 for _, x in chosen), default=0)
+    products = max((context // x.ratio * 64 * x.heads for _, x in chosen), default=0)
     copied = max((4 * (i.chosen + 63) * x.kv_heads * x.head_dim for x, i in chosen), default=0)
-    return keys + (scores + copied) * 5 // 4
+    return keys + (products + copied) * 5 // 4
 
 
 def _inner(plan: ModelPlan) -> int:

@@ -249,7 +249,7 @@ class Engine {
   }
 
   ActRows x_rows_[3], hidden_rows_;
-  Buffer gate_, up_, route_, states_, block_scores_, chosen_keys_, chosen_values_;
+  Buffer gate_, up_, route_, states_, products_, chosen_keys_, chosen_values_;
   std::vector<float*> outs_, up_outs_;
   std::vector<Act> gathered_, gathered_other_;
   std::vector<Group> groups_;

@@ -142,7 +142,7 @@ Checked choose_blocks(const Engine&, handle q_, handle raw_, handle keys_, int64
   require(heads > 0 && heads <= MAX_INDEX_HEADS && heads * dim == q.size(1), call,
           "q must have 1 to " + std::to_string(MAX_INDEX_HEADS) + " heads as wide as the raw keys");
   require(ratio > 0 && blocks > 0, call, "ratio and blocks must be positive");
-  require(raw.size(0) / ratio <= SCRATCH_BYTES / 4, call, "the context has too many blocks");
+  require(raw.size(0) / ratio <= SCRATCH_BYTES / 8, call, "the context has too many blocks");
   const Array keys(call, "keys", keys_, Kind::f32, {raw.size(0) / ratio, dim}, true);
   const Array weight(call, "weight", weight_, Kind::f32, {dim});
   const Array cos(call, "cos", cos_, Kind::f32, {ANY, ANY});

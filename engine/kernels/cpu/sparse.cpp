@@ -14,8 +14,7 @@ namespace stoker {
 
 namespace {
 
-constexpr int64_t PART = 64;        // blocks that are scored at a time
-constexpr int64_t SCORED_ROWS = 16;  // queries whose scores exist at a time
+constexpr int64_t SCORED_ROWS = 16;  // queries that are scored at a time
 
 const FormatOps& f32(const OpTable& ops) {
   return *std::find_if(ops.formats, ops.formats + ops.format_count, [](const FormatOps& f) { return f.id == 0; });
@@ -52,46 +51,34 @@ void Engine::choose_blocks(const ChooseArgs& a) {
   if (a.n == 0) return;
   const Call call(busy_);
   const auto whole = [&](int64_t i) { return (a.start + i + 1) / a.ratio; };  // blocks that query i sees
-  const int64_t most = whole(a.n - 1), parts = (most + PART - 1) / PART;
+  const int64_t most = whole(a.n - 1);
   block_keys(a, most);
-  const size_t held = most > a.blocks ? static_cast<size_t>(SCORED_ROWS * most) : 0;
-  auto* scores = reinterpret_cast<float*>(block_scores_.at_least(held * sizeof(float)));
   for (int64_t first = 0; first < a.n; first += SCORED_ROWS) {
-    const int64_t rows = std::min(SCORED_ROWS, a.n - first);
-    if (whole(first + rows - 1) > a.blocks)
-      for_rows(rows * parts, PART * a.heads * a.dim, [&](int64_t unit, int thread) {
-        const int64_t i = first + unit / parts, b = unit % parts * PART, count = std::min(PART, whole(i) - b);
-        if (count <= 0 || whole(i) <= a.blocks) return;
-        float products[PART][MAX_INDEX_HEADS];
-        float* outs[PART];
-        Act acts[PART];
-        for (int64_t j = 0; j < count; ++j) {
-          outs[j] = products[j];
-          acts[j] = {a.keys + (b + j) * a.dim, nullptr, nullptr, nullptr, nullptr};
-        }
-        const float* heads = a.q + i * a.heads * a.dim;
-        f32(ops_).rows({reinterpret_cast<const uint8_t*>(heads), a.dim, 0, a.heads, acts, outs, count,
-                        scratch(thread)});
-        for (int64_t j = 0; j < count; ++j) {
-          float s = 0.0f;
-          for (int h = 0; h < a.heads; ++h) s = s + (products[j][h] > 0.0f ? products[j][h] : 0.0f);
-          scores[(i - first) * most + b + j] = s;
-        }
-      });
-    for_rows(rows, most, [&](int64_t row, int thread) {
-      const int64_t i = first + row, seen = a.start + i + 1;
+    const int64_t rows = std::min(SCORED_ROWS, a.n - first), heads = rows * a.heads;
+    const bool scored = whole(first + rows - 1) > a.blocks;
+    const size_t held = scored ? static_cast<size_t>(heads * most) * sizeof(float) : 0;
+    auto* products = reinterpret_cast<float*>(products_.at_least(held));  // [most][heads of the rows]
+    const auto* queries = reinterpret_cast<const uint8_t*>(a.q + first * a.heads * a.dim);
+    if (scored) matmul({{{queries, &f32(ops_), heads, a.dim}, products}}, a.keys, most);
+    for_rows(rows, most * a.heads, [&](int64_t row, int thread) {
+      const int64_t i = first + row, seen = a.start + i + 1, blocks = whole(i);
       int32_t *out = a.chosen + i * a.width(), *end = out + a.width();
       int64_t tail = 0;  // the first position that needs no choice
-      if (whole(i) > a.blocks) {
-        const float* score = scores + row * most;
-        auto* order = reinterpret_cast<int32_t*>(scratch(thread));
-        std::iota(order, order + whole(i), 0);
-        std::nth_element(order, order + a.blocks, order + whole(i), [&](int32_t x, int32_t y) {
+      if (blocks > a.blocks) {
+        auto* score = reinterpret_cast<float*>(scratch(thread));
+        auto* order = reinterpret_cast<int32_t*>(score + blocks);
+        for (int64_t b = 0; b < blocks; ++b) {
+          const float* of_heads = products + b * heads + row * a.heads;
+          score[b] = 0.0f;
+          for (int h = 0; h < a.heads; ++h) score[b] += of_heads[h] > 0.0f ? of_heads[h] : 0.0f;
+        }
+        std::iota(order, order + blocks, 0);
+        std::nth_element(order, order + a.blocks, order + blocks, [&](int32_t x, int32_t y) {
           return score[x] > score[y] || (score[x] == score[y] && x < y);
         });
         std::sort(order, order + a.blocks);
         for (int64_t b = 0; b < a.blocks; ++b, out += a.ratio) std::iota(out, out + a.ratio, order[b] * a.ratio);
-        tail = whole(i) * a.ratio;
+        tail = blocks * a.ratio;
       }
       std::iota(out, out + (seen - tail), static_cast<int32_t>(tail));
       std::fill(out + (seen - tail), end, -1);
