@@ -77,7 +77,7 @@ def test_positions(tmp_path: Path, case: str) -> None:
             engine.session.model.forward(tokens, 0, logits)
             rows["ours"].append(log_softmax(logits)[1:])
             rows["exact"].append(log_softmax(tiny.logits(tokens.tolist()))[1:])
-            # Its own for each text: behind another one it reuses more of a window than is left.
+            # Its own for each text: behind another one its answers with windows were off.
             witness = LlamaCpp(tiny.path, TOKENS + 16)
             theirs = [
                 witness.log_probabilities(tokens[: n + 1].tolist(), geometry.vocab, LETTER)
