@@ -103,9 +103,17 @@ def _experts(gate_block: int, up_block: int, down_block: int) -> Any:
         out = torch.zeros_like(x)
         for expert in sorted(set(ids.flatten().tolist())):
             token, place = torch.where(ids == expert)
-            gate, up = self.gate_up_proj[expert].chunk(2)
-            inner = torch.nn.functional.silu(x_gate[token] @ gate.T) * (x_up[token] @ up.T)
-            y = round_to_int8(inner, down_block) @ self.down_proj[expert].T
+            if hasattr(self, "gate_up_proj_bias"):  # gpt-oss: in turns, and the other way round
+                turns = self.gate_up_proj[expert]
+                parts = (x_gate[token] @ turns[:, ::2], x_up[token] @ turns[:, 1::2])
+                both = torch.stack(parts, -1).flatten(-2) + self.gate_up_proj_bias[expert]
+                inner, down = self._apply_gate(both), self.down_proj[expert]
+                bias = self.down_proj_bias[expert]
+            else:
+                gate, up = self.gate_up_proj[expert].chunk(2)
+                inner = torch.nn.functional.silu(x_gate[token] @ gate.T) * (x_up[token] @ up.T)
+                down, bias = self.down_proj[expert].T, 0.0
+            y = round_to_int8(inner, down_block) @ down + bias
             out.index_add_(0, token, y * weights[token, place, None])
         return out
 

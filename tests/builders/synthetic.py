@@ -27,6 +27,10 @@ import numpy.typing as npt
 from engine.gguf.formats import F32, Format
 from engine.gguf.reader import open_gguf
 from tests.builders.blocks import FLOATS, format_named, random_raw
+from tests.builders.families.gpt_oss import GPT_OSS_20B
+from tests.builders.families.granite import GRANITE_1B
+from tests.builders.families.mixtral import MIXTRAL_8X7B
+from tests.builders.families.olmoe import OLMOE_1B_7B
 from tests.builders.families.qwen import QWEN3_NEXT, QWEN35_35B, Qwen
 from tests.builders.geometry import Geometry
 from tests.builders.mixes import fitting_format, is_float_tensor, mixed_format
@@ -174,14 +178,25 @@ def _matrix_parts(
             yield raw.tobytes()
 
 
-FAMILIES = {g.arch: g for g in (Qwen(), QWEN35_35B, QWEN3_NEXT)}
+PUBLISHED = (
+    Qwen(),
+    QWEN35_35B,
+    QWEN3_NEXT,
+    GPT_OSS_20B,
+    GRANITE_1B,
+    MIXTRAL_8X7B,
+    OLMOE_1B_7B,
+)
+FAMILIES: dict[str, Geometry] = {g.arch: g for g in PUBLISHED}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("out", type=Path)
     parser.add_argument("--family", choices=sorted(FAMILIES), default="qwen3moe")
-    parser.add_argument("--mix", default="q4_k_m", help="q4_k_m, or one format: q4_k, f16 ...")
+    parser.add_argument(
+        "--mix", default="q4_k_m", help="q4_k_m, mxfp4_moe, or one format: q4_k ..."
+    )
     parser.add_argument("--expert-type", type=format_named, help="the format of the experts")
     parser.add_argument("--seed", type=int, default=0)
     names = ("layers", "embd", "heads", "kv_heads", "head_dim", "experts", "used", "ff", "vocab",

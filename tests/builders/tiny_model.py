@@ -24,6 +24,7 @@ from engine.gguf.formats import F32
 from tests.builders.blocks import Encoded, random_weights, rounded
 from tests.builders.families.glm import Glm
 from tests.builders.families.gpt_oss import GptOss
+from tests.builders.families.granite import Granite
 from tests.builders.families.laguna import Laguna
 from tests.builders.families.llama import Llama
 from tests.builders.families.minimax import MiniMax
@@ -73,6 +74,10 @@ TINY_GPT_OSS = GptOss(
 TINY_OLMOE = Olmoe(
     layers=3, embd=96, heads=6, kv_heads=2, head_dim=16, experts=9, used=4, ff=160, vocab=301,
     context=512,
+)  # fmt: skip
+TINY_GRANITE = Granite(
+    layers=3, embd=96, heads=6, kv_heads=2, head_dim=16, experts=7, used=3, ff=160, shared_ff=80,
+    vocab=301, context=512, attention_scale=0.2,
 )  # fmt: skip
 TINY_MIXTRAL = Mixtral(
     layers=3, embd=96, heads=6, kv_heads=2, head_dim=16, experts=5, ff=160, vocab=301, context=512,

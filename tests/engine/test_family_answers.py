@@ -1,4 +1,5 @@
-"""Promise 1 for other kinds of attention: one answer, also beyond a window and from a prefix."""
+"""Promise 1 for other kinds of attention, routers and experts: one answer, also beyond a window and
+from a prefix."""
 
 from __future__ import annotations
 
@@ -11,15 +12,30 @@ import pytest
 from engine.open_model import open_model
 from engine.settings import EngineSettings
 from tests.builders.geometry import Geometry
-from tests.builders.tiny_model import TINY_GLM, TINY_LAGUNA, TINY_LLAMA, TINY_MINIMAX, build_tiny
+from tests.builders.tiny_model import (
+    TINY_GLM,
+    TINY_GPT_OSS,
+    TINY_GRANITE,
+    TINY_LAGUNA,
+    TINY_LLAMA,
+    TINY_MINIMAX,
+    TINY_MIXTRAL,
+    TINY_OLMOE,
+    build_tiny,
+)
 from tests.engine.test_hybrid_answers import answer
 from tests.engine.test_one_answer import logits
 
-FAMILIES: dict[str, Geometry] = {
-    "glm4moe": TINY_GLM,
-    "laguna": TINY_LAGUNA,
-    "llama": TINY_LLAMA,
-    "minimax-m2": TINY_MINIMAX,
+FAMILIES: dict[str, tuple[Geometry, str]] = {
+    "glm4moe": (TINY_GLM, "q8_0"),
+    "gpt-oss": (TINY_GPT_OSS, "mxfp4_moe"),
+    "granitemoe": (TINY_GRANITE, "q8_0"),
+    "laguna": (TINY_LAGUNA, "q8_0"),
+    "llama": (TINY_LLAMA, "q8_0"),
+    "minimax-m2": (TINY_MINIMAX, "q8_0"),
+    "mixtral, expert by expert": (replace(TINY_MIXTRAL, layout="single"), "q8_0"),
+    "mixtral, gate and up in one": (replace(TINY_MIXTRAL, layout="fused"), "q8_0"),
+    "olmoe": (TINY_OLMOE, "q8_0"),
 }
 BASE = EngineSettings(budget="100%", threads=2, chunk=256)
 CHANGES = {
@@ -29,9 +45,9 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("geometry", FAMILIES.values(), ids=list(FAMILIES))
-def test_logits_are_the_same_bytes(tmp_path: Path, geometry: Geometry) -> None:
-    path = build_tiny(tmp_path / "tiny.gguf", geometry, "q8_0", seed=3).path
+@pytest.mark.parametrize(("geometry", "mix"), FAMILIES.values(), ids=list(FAMILIES))
+def test_logits_are_the_same_bytes(tmp_path: Path, geometry: Geometry, mix: str) -> None:
+    path = build_tiny(tmp_path / "tiny.gguf", geometry, mix, seed=3).path
     base = replace(BASE, model=str(path))
     ids = np.random.default_rng(5).integers(0, geometry.vocab, 170).astype(np.int32)
     expected = logits(base, ids, tmp_path)
@@ -40,7 +56,7 @@ def test_logits_are_the_same_bytes(tmp_path: Path, geometry: Geometry) -> None:
         assert logits(replace(base, **change), ids, tmp_path) == expected, name
 
 
-@pytest.mark.parametrize("geometry", [TINY_LAGUNA], ids=["laguna"])
+@pytest.mark.parametrize("geometry", [TINY_LAGUNA, TINY_GPT_OSS], ids=["laguna", "gpt-oss"])
 def test_reuse_and_rewind_change_nothing(tmp_path: Path, geometry: Geometry) -> None:
     """Behind a window too, a prompt may go back to any position."""
     path = build_tiny(tmp_path / "tiny.gguf", geometry, "q8_0", seed=3).path

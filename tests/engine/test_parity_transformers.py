@@ -28,6 +28,7 @@ from tests.builders.tiny_model import (
     TINY,
     TINY_GLM,
     TINY_GPT_OSS,
+    TINY_GRANITE,
     TINY_HYBRID,
     TINY_K,
     TINY_K_WIDE,
@@ -69,6 +70,8 @@ FAMILIES = {
     "qwen3": replace(TINY, arch="qwen3", experts=0),
     "qwen35": replace(TINY_HYBRID, arch="qwen35", experts=0, shared_ff=0, tied=True),
     "gpt-oss": TINY_GPT_OSS,
+    "granitemoe": TINY_GRANITE,
+    "granitemoe untied": replace(TINY_GRANITE, shared_ff=0, tied=False),
     "olmoe": TINY_OLMOE,
     "mixtral": TINY_MIXTRAL,
     "mixtral, expert by expert": replace(TINY_MIXTRAL, layout="single", used=3),
@@ -166,6 +169,7 @@ QUANTISED = [
     ("q5_k", TINY_K),
     ("q5_k", TINY_K_WIDE),
     ("q6_k", TINY_K_WIDE),
+    ("mxfp4_moe", TINY_GPT_OSS),
 ]
 
 
@@ -183,7 +187,7 @@ def test_quantised(
         int8 = half_cache_logits(tiny, tokens)
     engine = open_engine(tiny.path, 50)
     found = engine_logits(engine, tokens, 50)
-    divergence = mean_divergence(found, exact)
+    divergence, alone = mean_divergence(found, exact), mean_divergence(int8, exact)
     # The roundings alone, measured without the engine: what they do to a logit at most.
     cost = np.abs(int8 - exact).max(-1)
     two_best = np.sort(exact, axis=-1)[:, -2:]
@@ -192,11 +196,11 @@ def test_quantised(
     print(
         f"\n{mix} {geometry.embd}: to int8 {relative_error(found, int8):.1e}, to exact "
         f"{relative_error(found, exact):.1e}, KL {divergence:.1e} (roundings alone "
-        f"{mean_divergence(int8, exact):.1e}), top-1 {same:.4f} of {decided.mean():.2f} decided"
+        f"{alone:.1e}), top-1 {same:.4f} of {decided.mean():.2f} decided"
     )
     assert decided.mean() > 0.3
     assert same >= 0.99
-    assert divergence <= 1e-3
+    assert divergence <= max(1e-3, 1.2 * alone)
 
 
 @pytest.mark.parametrize(

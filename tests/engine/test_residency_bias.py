@@ -18,6 +18,8 @@ from engine.kernels.table import Kernels
 from engine.model.residency_bias import ResidencyBias
 from engine.open_model import Engine, open_model
 from engine.settings import EngineSettings
+from tests.builders.geometry import Geometry
+from tests.builders.tiny_model import TINY_GPT_OSS, TINY_MINIMAX, TINY_OLMOE, build_tiny
 
 PROMPT, ANSWER = 40, 60  # tokens
 BASE = EngineSettings(threads=2, ctx=256)
@@ -148,9 +150,9 @@ def choices(monkeypatch: pytest.MonkeyPatch) -> list[Choice]:
     return seen
 
 
-def answer_logits(engine: Engine) -> bytes:
+def answer_logits(engine: Engine, vocab: int) -> bytes:
     """Of a prompt, and of an answer whose tokens are given."""
-    ids = np.random.default_rng(5).integers(0, 1024, PROMPT + ANSWER).tolist()
+    ids = np.random.default_rng(5).integers(0, vocab, PROMPT + ANSWER).tolist()
     session = engine.session
     for _ in session.read(ids[:PROMPT]):
         pass
@@ -161,13 +163,15 @@ def answer_logits(engine: Engine) -> bytes:
     return b"".join(rows)
 
 
-def run(tmp_path: Path, **changes: Any) -> tuple[bytes, int, list[NDArray[np.int32]]]:
+def run(
+    tmp_path: Path, vocab: int = 1024, **changes: Any
+) -> tuple[bytes, int, list[NDArray[np.int32]]]:
     """The logits of a fresh engine, how many choices were replaced, and all that it chose."""
     engine = open_model(replace(BASE, profile_dir=str(tmp_path), **changes))
     routed: list[NDArray[np.int32]] = []
     engine.session.model.on_routed = lambda ids: routed.append(ids.copy())
     try:
-        return answer_logits(engine), engine.traffic().replaced, routed
+        return answer_logits(engine, vocab), engine.traffic().replaced, routed
     finally:
         engine.close(learn=False)
 
@@ -213,3 +217,22 @@ def test_prompts_stay_exact(tmp_path: Path, choices: list[Choice], chunk: int) -
     vocab = len(exact) // (ANSWER + 1)
     assert biased[:vocab] == exact[:vocab] and biased != exact
     assert choices
+
+
+@pytest.mark.parametrize("geometry", [TINY_GPT_OSS, TINY_MINIMAX, TINY_OLMOE], ids=lambda g: g.arch)
+def test_models_with_other_routers(
+    tmp_path: Path, choices: list[Choice], geometry: Geometry
+) -> None:
+    """Biased logits, a sigmoid with a bias of the choice, weights that are not renormalised."""
+    model = str(build_tiny(tmp_path / "tiny.gguf", geometry, "q8_0", seed=1).path)
+    exact, _, _ = run(tmp_path, model=model, vocab=geometry.vocab, budget="100%")
+    every, replaced, _ = run(
+        tmp_path, model=model, vocab=geometry.vocab, budget="100%", residency_bias=1.0
+    )
+    assert every == exact and replaced == 0
+    biased, replaced, _ = run(
+        tmp_path, model=model, vocab=geometry.vocab, budget="30%", residency_bias=1.0
+    )
+    assert biased != exact and replaced > 20
+    assert np.isfinite(np.frombuffer(biased, np.float32)).all()
+    assert all(c.before[0] in c.after for c in choices)

@@ -65,7 +65,7 @@ class GptOss(Geometry):
     def vector(self, name: str, shape: tuple[int, ...], rng: np.random.Generator) -> Floats | None:
         if name.endswith("attn_sinks.weight"):
             return rng.standard_normal(shape).astype(np.float32)
-        if name.endswith("exps.bias"):  # some of them reach the clamp
+        if name.endswith(("gate_exps.bias", "up_exps.bias")):  # some of them reach the clamp
             return (3 * rng.standard_normal(shape)).astype(np.float32)
         return super().vector(name, shape, rng)
 

@@ -17,6 +17,7 @@ from engine.tiers.budget import kv_bytes, plan_memory, state_bytes
 from engine.tiers.hardware import MemoryReading
 from tests.builders.families.glm import GLM_355B, GLM_AIR
 from tests.builders.families.gpt_oss import GPT_OSS_20B, GPT_OSS_120B
+from tests.builders.families.granite import GRANITE_1B, GRANITE_3B
 from tests.builders.families.laguna import LAGUNA_XS
 from tests.builders.families.minimax import MINIMAX_M2
 from tests.builders.families.mixtral import MIXTRAL_8X7B
@@ -35,6 +36,8 @@ REAL = {
     "gpt-oss 120b": (GPT_OSS_120B, "mxfp4_moe", 13_219_200, 56.7 * GIB, 72 << 10, 0),
     "gpt-oss 20b q8_0": (GPT_OSS_20B, "q8_0", 26_438_400, 18.9 * GIB, 48 << 10, 0),
     "OLMoE": (OLMOE_1B_7B, "q4_k", 3_538_944, 16 * 64 * 3_538_944, 128 << 10, 0),
+    "Granite 1B": (GRANITE_1B, "q4_k", 884_736, 24 * 32 * 884_736, 48 << 10, 0),
+    "Granite 3B": (GRANITE_3B, "q4_k", 1_327_104, 32 * 40 * 1_327_104, 64 << 10, 0),
     "Mixtral": (MIXTRAL_8X7B, "q4_k", 99_090_432, 23.6 * GIB, 128 << 10, 0),
     "Mixtral 2023": (replace(MIXTRAL_8X7B, layout="single"), "q4_k", 99_090_432, 23.6 * GIB,
                      128 << 10, 0),
