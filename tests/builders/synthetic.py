@@ -27,6 +27,10 @@ import numpy.typing as npt
 from engine.gguf.formats import F32, Format
 from engine.gguf.reader import open_gguf
 from tests.builders.blocks import FLOATS, format_named, random_raw
+from tests.builders.families.glm import GLM_AIR
+from tests.builders.families.laguna import LAGUNA_XS
+from tests.builders.families.llama import Llama
+from tests.builders.families.minimax import MINIMAX_M2
 from tests.builders.families.qwen import QWEN3_NEXT, QWEN35_35B, Qwen
 from tests.builders.geometry import Geometry
 from tests.builders.mixes import fitting_format, is_float_tensor, mixed_format
@@ -174,7 +178,9 @@ def _matrix_parts(
             yield raw.tobytes()
 
 
-FAMILIES = {g.arch: g for g in (Qwen(), QWEN35_35B, QWEN3_NEXT)}
+FAMILIES = {
+    g.arch: g for g in (Qwen(), QWEN35_35B, QWEN3_NEXT, GLM_AIR, LAGUNA_XS, Llama(), MINIMAX_M2)
+}
 
 
 def main() -> None:
