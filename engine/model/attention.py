@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from engine.kernels.table import NO_SINKS, Operations
 from engine.model.indexer import Indexer
 from engine.model.kv_cache import KVCache
@@ -37,6 +39,7 @@ class Attention:
         self._output = weights.matrix(spec.output)
         self._q_norm = weights.vector(spec.q_norm) if spec.q_norm else None
         self._k_norm = weights.vector(spec.k_norm) if spec.k_norm else None
+        self._plain = np.ones(spec.head_dim, np.float32)  # the weights of a norm without any
         self._sinks = weights.vector(spec.sinks) if spec.sinks else NO_SINKS
         self._biases = [weights.vector(ref) for ref in spec.biases]
 
@@ -49,6 +52,9 @@ class Attention:
             ops.add_row(rows, bias)
         self._place(ops, q, spec.heads, self._q_norm, start)
         self._place(ops, k, spec.kv_heads, self._k_norm, start)
+        if spec.value_norm:
+            heads = v.reshape(-1, spec.head_dim)
+            ops.rms_norm(heads, self._plain, self._eps, heads)
         ops.store_kv(k, v, cache.keys, cache.values, start, spec.head_dim)
         sizes = start, spec.kv_heads, spec.head_dim, spec.scale
         if self._indexer:

@@ -28,12 +28,18 @@ class Attentions:
                 raise source.bad_key(
                     "attention.head_count_kv", f"a divisor of the {q} query heads of layer {layer}"
                 )
-        self._head_dim = _read_head_dim(source, embd, self._heads[0])
-        self._scale = source.number("attention.scale", 1.0 / math.sqrt(self._head_dim))
+        if not source.has("attention.key_length") and embd % self._heads[0]:
+            raise source.bad_key(
+                "attention.key_length",
+                f"a number: {embd} values do not divide into {self._heads[0]} heads",
+            )
+        self._head_dim = self._window_head_dim = _read_head_dim(source, embd // self._heads[0])
+        if family.window_heads:
+            self._window_head_dim = _read_head_dim(source, self._head_dim, "_swa")
         self._windows = _read_windows(source, family, blocks)
         self._rope = self._window_rope = read_rope(source, family, self._head_dim)
         if family.window_rope and any(self._windows):
-            self._window_rope = read_window_rope(source, family, self._head_dim)
+            self._window_rope = read_window_rope(source, family, self._window_head_dim)
         self._indexers = None
         if family.indexer:
             rotated = self._rope.dims if self._rope else 0
@@ -41,8 +47,9 @@ class Attentions:
 
     def read(self, layer: int) -> AttentionSpec:
         source, family, block = self._source, self._family, f"blk.{layer}."
-        head_dim, heads, kv_heads = self._head_dim, self._heads[layer], self._kv_heads[layer]
-        q_rows, kv_rows, window = heads * head_dim, kv_heads * head_dim, self._windows[layer]
+        heads, kv_heads, window = self._heads[layer], self._kv_heads[layer], self._windows[layer]
+        head_dim = self._window_head_dim if window else self._head_dim
+        q_rows, kv_rows = heads * head_dim, kv_heads * head_dim
         sizes = (q_rows * (2 if family.output_gate else 1), kv_rows, kv_rows)
         q: MatrixRef
         k: MatrixRef
@@ -53,8 +60,9 @@ class Attentions:
             q, k, v = split(whole, sizes)
         else:
             q = whole = self._matrix(block + "attn_q.weight", sizes[0])
-            k = self._matrix(block + "attn_k.weight", kv_rows)
-            v = self._matrix(block + "attn_v.weight", kv_rows)
+            k = v = self._matrix(block + "attn_k.weight", kv_rows)
+            if source.has_tensor(block + "attn_v.weight") or not family.values_of_keys:
+                v = self._matrix(block + "attn_v.weight", kv_rows)
         if family.output_gate:  # the queries come first in a fused tensor too
             q, gate = interleaved(whole, heads, (head_dim, head_dim))
         elif family.softplus_gate:  # for each head or for each value
@@ -64,13 +72,16 @@ class Attentions:
             heads=heads,
             kv_heads=kv_heads,
             head_dim=head_dim,
-            scale=self._scale,
+            scale=source.number(
+                "attention.scale", family.attention_scale or 1.0 / math.sqrt(head_dim)
+            ),
             q=q,
             k=k,
             v=v,
             output=source.tensor(block + "attn_output.weight", (self._embd, q_rows)),
-            q_norm=self._norm(block + "attn_q_norm.weight", heads),
-            k_norm=self._norm(block + "attn_k_norm.weight", kv_heads),
+            q_norm=self._norm(block + "attn_q_norm.weight", head_dim, q_rows),
+            k_norm=self._norm(block + "attn_k_norm.weight", head_dim, kv_rows),
+            value_norm=family.value_norm,
             gate=gate,
             gate_activation="softplus" if family.softplus_gate else "sigmoid",
             rope=self._window_rope if window else self._rope,
@@ -86,24 +97,21 @@ class Attentions:
     def _matrix(self, name: str, rows: int) -> TensorRef:
         return self._source.tensor(name, (rows, self._embd))
 
-    def _norm(self, name: str, heads: int) -> TensorRef | None:
+    def _norm(self, name: str, head_dim: int, rows: int) -> TensorRef | None:
         kind = self._family.qk_norm
         if kind == "none" or (kind == "optional" and not self._source.has_tensor(name)):
             return None
-        return self._source.vector(name, self._head_dim * (heads if kind == "row" else 1))
+        return self._source.vector(name, rows if kind == "row" else head_dim)
 
 
-def _read_head_dim(source: PlanSource, embd: int, heads: int) -> int:
-    if not source.has("attention.key_length") and embd % heads:
-        raise source.bad_key(
-            "attention.key_length", f"a number: {embd} values do not divide into {heads} heads"
-        )
-    head_dim = source.count("attention.key_length", embd // heads)
-    value_dim = source.count("attention.value_length", embd // heads)
+def _read_head_dim(source: PlanSource, default: int, suffix: str = "") -> int:
+    """Width of the heads; `suffix` "_swa": in layers with a window."""
+    head_dim = source.count(f"attention.key_length{suffix}", default)
+    value_dim = source.count(f"attention.value_length{suffix}", default)
     if value_dim != head_dim:
         raise UnsupportedModelError(
             f"{source.file.file_name}: the value heads are {value_dim} wide (key "
-            f"{source.key('attention.value_length')!r}, by default embedding_length / head_count), "
+            f"{source.key(f'attention.value_length{suffix}')!r}, by default {default}), "
             f"Stoker implements value heads as wide as the key heads, {head_dim}"
         )
     return head_dim

@@ -51,7 +51,7 @@ class AttentionSpec:
     Queries and keys may pass an RMS norm, each head on its own or all of a token at once (the
     length of the norm tells), before they are rotated. With a `gate` what the heads give is
     multiplied by its activation before `output`: a gate for each head or for each value (its rows
-    tell).
+    tell). Values may be made by the matrix of the keys.
     """
 
     heads: int
@@ -64,6 +64,7 @@ class AttentionSpec:
     output: TensorRef  # (embd, heads * head_dim)
     q_norm: TensorRef | None = None  # (head_dim,) or (heads * head_dim,) F32
     k_norm: TensorRef | None = None  # (head_dim,) or (kv_heads * head_dim,) F32
+    value_norm: bool = False  # values pass an RMS norm of each head, without weights
     gate: MatrixRef | None = None  # (heads, embd) or (heads * head_dim, embd)
     gate_activation: Literal["sigmoid", "softplus"] = "sigmoid"
     rope: RopeSpec | None = None

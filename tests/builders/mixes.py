@@ -8,12 +8,14 @@ from tests.builders.geometry import Geometry
 
 
 def is_float_tensor(name: str) -> bool:
-    """Norms, routers, biases, sinks and what steers a DeltaNet: quantisers leave them in F32."""
+    """Norms, routers, biases, sinks, divisors of a rotation and what steers a DeltaNet: quantisers
+    leave them in F32."""
     parts = ("ssm_conv1d", "ssm_a", "ssm_dt", "attn_sinks", "ple_conv1d")
     short = name.split(".", 2)[-1].removesuffix(".weight").removesuffix(".bias")
     return (
         name.endswith(("norm.weight", ".bias"))
         or ".ple_norm_" in name
+        or name == "rope_freqs.weight"
         or short.startswith("ffn_gate_inp")
         or short in parts
     )

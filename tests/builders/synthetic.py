@@ -27,8 +27,12 @@ import numpy.typing as npt
 from engine.gguf.formats import F32, Format
 from engine.gguf.reader import open_gguf
 from tests.builders.blocks import FLOATS, format_named, random_raw
+from tests.builders.families.glm import GLM_AIR
 from tests.builders.families.gpt_oss import GPT_OSS_20B
 from tests.builders.families.granite import GRANITE_1B
+from tests.builders.families.laguna import LAGUNA_XS
+from tests.builders.families.llama import Llama
+from tests.builders.families.minimax import MINIMAX_M2
 from tests.builders.families.mixtral import MIXTRAL_8X7B
 from tests.builders.families.olmoe import OLMOE_1B_7B
 from tests.builders.families.qwen import QWEN3_NEXT, QWEN35_35B, Qwen
@@ -182,12 +186,15 @@ PUBLISHED = (
     Qwen(),
     QWEN35_35B,
     QWEN3_NEXT,
+    GLM_AIR,
     GPT_OSS_20B,
     GRANITE_1B,
-    MIXTRAL_8X7B,
+    LAGUNA_XS,
+    Llama(),
+    MINIMAX_M2,
     OLMOE_1B_7B,
 )
-FAMILIES: dict[str, Geometry] = {g.arch: g for g in PUBLISHED}
+FAMILIES: dict[str, Geometry] = {g.arch: g for g in PUBLISHED} | {"mixtral": MIXTRAL_8X7B}
 
 
 def main() -> None:

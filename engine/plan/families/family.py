@@ -67,10 +67,14 @@ class Family:
     output_gate: bool = False
     softplus_gate: bool = False
     qk_norm: QKNorm = "head"
+    value_norm: bool = False  # values pass one of each head, without weights
+    values_of_keys: bool = False  # layers without attn_v take theirs from attn_k
+    attention_scale: float = 0.0  # where the file does not say; 0: 1 / sqrt(head width)
     biases: tuple[str, ...] = ()  # what of q, k, v, output has a bias: none, three or all
     sinks: bool = False
     # Which of so many layers have a window, unless the file says; () for a family without windows.
     windows: tuple[bool, ...] = ()
+    window_heads: bool = False  # layers with a window have heads of a width of their own
     # Rotation
     adjacent_pairs: bool = False
     rotated: float = 1.0  # share of a head, where the file does not say

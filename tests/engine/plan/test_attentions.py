@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from engine.errors import ModelPlanError
+from engine.errors import ModelPlanError, UnsupportedModelError
 from engine.plan.families.table import FAMILIES
 from engine.plan.spec import ModelPlan, RopeSpec
 from tests.builders.raw_gguf import BOOL, U32, array, f32_tensor
@@ -84,6 +84,38 @@ def test_a_rotation_of_windows(tmp_path: Path, become: Become) -> None:
     )
     become(windows=(True, False), window_rope=True)
     assert plan_of(changed(), tmp_path).ropes == {RopeSpec(HEAD_DIM, 1e6)}  # there is no window
+
+
+def test_heads_of_windows(tmp_path: Path, become: Become) -> None:
+    become(windows=(True, False), window_heads=True)
+    wide = 2 * HEAD_DIM
+    tensors = {
+        "attn_q.weight": (HEADS * wide, EMBD),
+        "attn_k.weight": (KV_HEADS * wide, EMBD),
+        "attn_v.weight": (KV_HEADS * wide, EMBD),
+        "attn_output.weight": (EMBD, HEADS * wide),
+        "attn_q_norm.weight": (wide,),
+        "attn_k_norm.weight": (wide,),
+    }
+    changes = [
+        put("attention.sliding_window", U32, 16),
+        *(put(f"attention.{x}_length_swa", U32, wide) for x in ("key", "value")),
+        *(set_tensor(f32_tensor(f"blk.0.{name}", shape)) for name, shape in tensors.items()),
+    ]
+    first, second = attentions(plan_of(changed(*changes), tmp_path))
+    assert (first.head_dim, second.head_dim) == (wide, HEAD_DIM)
+    assert first.scale == pytest.approx(second.scale / 2**0.5)
+    other = put("attention.value_length_swa", U32, HEAD_DIM)
+    refuse(changed(*changes, other), tmp_path, UnsupportedModelError, "value_length_swa", "8")
+
+
+def test_values_made_by_the_keys(tmp_path: Path, become: Become) -> None:
+    without = changed(drop_tensor("blk.1.attn_v.weight"))
+    refuse(without, tmp_path, ModelPlanError, "'blk.1.attn_v.weight' is missing")
+    become(values_of_keys=True, value_norm=True, attention_scale=1.0)
+    first, second = attentions(plan_of(without, tmp_path))
+    assert first.v != first.k and second.v == second.k
+    assert first.value_norm and first.scale == 1.0
 
 
 def test_norms(tmp_path: Path, become: Become) -> None:
