@@ -224,7 +224,7 @@ def _in_best_groups(score: Floats, router: Router) -> Floats:
     groups = score.reshape(router.groups, -1)
     worth = np.empty(router.groups, _F)
     for g, group in enumerate(groups):
-        best = group[_greatest(group, min(2, len(group)))]
+        best = group[_greatest(group, min(2 if router.sigmoid else 1, len(group)))]
         worth[g] = best[0] + best[1] if len(best) > 1 else best[0]
     out = np.full_like(groups, -np.inf)
     for g in _greatest(worth, router.groups_used):

@@ -15,7 +15,8 @@ class Router:
     """p is the softmax of the logits or, if `sigmoid`, the sigmoid of each. Arrays are [experts].
 
     Chosen are the experts with the greatest p + `selection_bias`, of several `groups` only those in
-    the `groups_used` groups whose two greatest add up to most. Weights are the chosen ones' p,
+    the `groups_used` best: of a softmax those with the greatest values (DeepSeek-V2), of a sigmoid
+    those whose two greatest add up to most (DeepSeek-V3). Weights are the chosen ones' p,
     divided by their sum if `normalise`, times `scale`, times `expert_scale`.
     """
 

@@ -234,8 +234,9 @@ class RouterSpec:
 
     p is the softmax of the logits or, if `sigmoid`, the sigmoid of each. Chosen are the experts
     with the greatest p + `selection_bias`, of several `groups` only those in the `groups_used`
-    groups whose two greatest add up to most. Weights are the chosen ones' p, divided by their sum
-    if `normalise`, times `scale`, times `expert_scale`.
+    best: of a softmax those with the greatest values, of a sigmoid those whose two greatest add up
+    to most. Weights are the chosen ones' p, divided by their sum if `normalise`, times `scale`,
+    times `expert_scale`.
     """
 
     matrix: TensorRef  # (count, embd) F32, F16 or BF16

@@ -56,8 +56,8 @@
 // 8. Router: z = logit, + bias where there is one. p of a softmax: M = max of z (NaN never wins; from -Inf),
 //    e = exp(z - M), p = e / (sum of e as in 4). Or p = sigmoid(z). Score = p, + selection bias where there is
 //    one. "The best" of some values: the largest not yet taken, the lower id on ties (the first one not taken,
-//    unless a later one is greater). Of several groups each has the score of its best + that of its second
-//    best (where it has two); outside the best `groups used` of them scores count as -Inf. Then `used` times:
+//    unless a later one is greater). Of several groups each has the score of its best, with a sigmoid +
+//    that of its second best (where it has two); outside the best `groups used` of them scores count as -Inf. Then `used` times:
 //    the best score. w = p / max(sum of the taken p in that order, 2^-14), or w = p where weights are not
 //    renormalised; then w * scale; then, where experts have scales, w * theirs.
 // 9. Experts: g = gate(x), u = up(x), each + the expert's bias where there is one. One of

@@ -2,8 +2,9 @@
 
 The first layers have a feed-forward in place of experts. Shared experts are merged into one,
 without a gate. V2 weighs experts by softmax as it is; V3 and GLM by sigmoid, with a bias on the
-choice and renormalised. Early files of GLM-4.7-Flash, which has 47 blocks and one that drafts, do
-not say that it is sigmoid; llama.cpp tells them by that number too.
+choice and renormalised. The large ones of both choose groups of experts first. Early files of
+GLM-4.7-Flash, which has 47 blocks and one that drafts, do not say that it is sigmoid; llama.cpp
+tells them by that number too.
 """
 
 from __future__ import annotations

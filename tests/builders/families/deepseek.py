@@ -41,6 +41,8 @@ class DeepSeek(Geometry):
     shared: int = 2  # shared experts, merged into one
     dense_ff: int = 10944
     dense_layers: int = 1
+    groups: int = 1
+    groups_used: int = 1
     scale: float = 1.0  # of the routed experts
     sigmoid: bool = False  # of the router's logits; else softmax, and weights as they are
     names_gating: bool = True  # a key says which
@@ -125,6 +127,9 @@ class DeepSeek(Geometry):
         if self.names_gating:
             kinds = gguf.ExpertGatingFuncType
             writer.add_expert_gating_func(kinds.SIGMOID if self.sigmoid else kinds.SOFTMAX)
+        if self.groups > 1:
+            writer.add_expert_group_count(self.groups)
+            writer.add_expert_group_used_count(self.groups_used)
 
     # ---- the reference
 
@@ -148,6 +153,10 @@ class DeepSeek(Geometry):
             "n_routed_experts": self.experts or 1,
             "num_experts_per_tok": self.used,
             "routed_scaling_factor": self.scale,
+            "n_group": self.groups,
+            "topk_group": self.groups_used,
+            "topk_method": "group_limited_greedy" if self.groups > 1 else "greedy",
+            "norm_topk_prob": self.sigmoid,
             "experts_implementation": "eager",
         }
         del options["head_dim"]  # the classes work it out
@@ -216,18 +225,6 @@ class DeepSeekV3(DeepSeek):
         if not self.dense(layer):
             shapes["exp_probs_b.bias"] = (self.experts,)
         return shapes
-
-    def _add_expert_keys(self, writer: gguf.GGUFWriter) -> None:
-        super()._add_expert_keys(writer)
-        writer.add_expert_group_count(self.groups)
-        writer.add_expert_group_used_count(self.groups_used)
-
-    def transformers_options(self) -> dict[str, Any]:
-        return super().transformers_options() | {
-            "n_group": self.groups,
-            "topk_group": self.groups_used,
-            "norm_topk_prob": True,
-        }
 
     def _feed_forward(self, layer: int, own: Weights) -> Weights:
         theirs = super()._feed_forward(layer, own)

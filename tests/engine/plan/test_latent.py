@@ -12,13 +12,8 @@ import pytest
 from engine.errors import ModelPlanError, SettingError, StokerError, UnsupportedModelError
 from engine.gguf.reader import open_gguf
 from engine.plan.build import build_plan
-from engine.plan.spec import (
-    ExpertsSpec,
-    FeedForwardSpec,
-    LatentAttentionSpec,
-    ModelPlan,
-    TransposedRef,
-)
+from engine.plan.spec import ExpertsSpec, FeedForwardSpec, LatentAttentionSpec, ModelPlan
+from engine.plan.tensors import TransposedRef
 from engine.tiers.budget import kv_bytes, plan_memory
 from engine.tiers.hardware import MemoryReading
 from tests.builders.families.deepseek import (

@@ -27,13 +27,13 @@ static void softmax(const float* logits, int64_t n, float* p) {
   for_vectors(n, [&](int64_t i, int k) { store_some(p + i, load_some(p + i, k) / sum, k); });
 }
 
-// Leaves in `score` only the groups whose two greatest add up to most. worth, kept: of `groups` values.
+// Leaves in `score` only the best groups. worth, kept: of `groups` values.
 static void keep_best_groups(float* score, int64_t count, const Routing& r, float* worth, int32_t* kept) {
   const int64_t size = count / r.groups;
   for (int64_t g = 0; g < r.groups; ++g) {
     const float* group = score + g * size;
     const auto first = static_cast<int32_t>(greatest(group, size, nullptr, 0));
-    worth[g] = size > 1 ? group[first] + group[greatest(group, size, &first, 1)] : group[first];
+    worth[g] = r.sigmoid && size > 1 ? group[first] + group[greatest(group, size, &first, 1)] : group[first];
   }
   for (int64_t k = 0; k < r.groups_used; ++k) kept[k] = static_cast<int32_t>(greatest(worth, r.groups, kept, k));
   for (int64_t g = 0; g < r.groups; ++g) {
