@@ -66,14 +66,15 @@ class Layer:
             self.feed_forward.run(ops, rows.normed, rows.branch)
             residual.write(ops, rows)
         elif ids is not None:
-            self.feed_forward.choose(ops, rows.normed, ids)
+            self.feed_forward.choose(ops, rows, ids)
             residual.begin_sum(ops, rows)
             self.feed_forward.add_shared(ops, *residual.sum(rows))
+            self.feed_forward.read(ops, rows)
 
     def feed_forward_end(self, ops: Operations, rows: Rows) -> None:
         """Join what the routed experts gave."""
         if isinstance(self.feed_forward, Experts):
-            self.feed_forward.add(ops, self.feed_forward_residual.sum(rows)[0])
+            self.feed_forward.add(ops, *self.feed_forward_residual.sum(rows))
             self.feed_forward_residual.end_sum(ops, rows)
 
 
@@ -103,7 +104,7 @@ def bind_layers(
 
     def feed_forward(spec: ExpertsSpec | FeedForwardSpec) -> Experts | FeedForward:
         if isinstance(spec, ExpertsSpec):
-            return Experts(spec, weights, scratch)
+            return Experts(spec, weights, scratch, eps)
         return FeedForward(spec, weights, scratch)
 
     def ngrams(spec: NgramSpec) -> Ngrams:

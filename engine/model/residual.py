@@ -50,6 +50,8 @@ class PlainResidual(Residual):
         self._scale, self._eps = spec.scale, norm_eps
         self._norm = weights.vector(spec.norm)
         self._branch_norm = weights.vector(spec.branch_norm) if spec.branch_norm else None
+        scale = weights.vector(spec.hidden_scale)[0] if spec.hidden_scale else 1.0
+        self._hidden_scale = float(scale)
 
     def read(self, ops: Operations, rows: Rows, scratch: Scratch) -> None:
         ops.rms_norm(rows.hidden, self._norm, self._eps, rows.normed)
@@ -60,6 +62,8 @@ class PlainResidual(Residual):
         if self._scale != 1.0:
             ops.scale(rows.branch, self._scale)
         ops.add(rows.hidden, rows.branch)
+        if self._hidden_scale != 1.0:
+            ops.scale(rows.hidden, self._hidden_scale)
 
 
 class HyperConnection(Residual):

@@ -124,7 +124,7 @@ class Transformer:
             guess = replace(own, hidden=rows.hidden)
             layer.feed_forward_residual.read(self.kernels, guess, scratch)
             ids = self._guessed[:, : experts.used]
-            scores, weights = experts.guess(self.kernels, guess.normed, ids, scratch)
+            scores, weights = experts.guess(self.kernels, guess, ids, scratch)
             self._prefer_residents(index + 1, scores, ids, weights)
             self._store.expect(index + 1, ids[0, : (experts.used + 1) // 2])
 

@@ -7,8 +7,11 @@ nothing that would change the maths is ignored.
 
 from __future__ import annotations
 
+import math
+
 from engine.errors import ModelPlanError
 from engine.gguf.reader import GGUFFile
+from engine.plan.families.family import Family
 from engine.plan.families.table import family_of
 from engine.plan.feed_forwards import FeedForwards
 from engine.plan.mixers import Mixers
@@ -58,11 +61,18 @@ def build_plan(file: GGUFFile) -> ModelPlan:
             )
             for layer in range(layers)
         ),
-        embedding_scale=source.number("embedding_scale", 1.0) if family.scaled else 1.0,
+        embedding_scale=_read_embedding_scale(source, family, embd),
         logit_scale=source.number("logit_scale", 1.0) if family.scaled else 1.0,
+        logit_cap=source.number_or_zero("final_logit_softcapping") if family.logit_cap else 0.0,
     )
     source.check_all_used(family)
     return plan
+
+
+def _read_embedding_scale(source: PlanSource, family: Family, embd: int) -> float:
+    if family.embedding_root:
+        return math.sqrt(embd)
+    return source.number("embedding_scale", 1.0) if family.scaled else 1.0
 
 
 def _read_drafts(source: PlanSource, blocks: int) -> int:

@@ -6,7 +6,7 @@ from engine.plan.experts import read_biases, read_stacks
 from engine.plan.families.family import Family
 from engine.plan.routers import Routers
 from engine.plan.source import ROUTER_FORMATS, PlanSource
-from engine.plan.spec import ExpertsSpec, FeedForwardSpec, SharedExpertSpec
+from engine.plan.spec import ExpertNormsSpec, ExpertsSpec, FeedForwardSpec, SharedExpertSpec
 
 
 class FeedForwards:
@@ -22,7 +22,7 @@ class FeedForwards:
             self._dense = source.amount("leading_dense_block_count")
             self._expert_ff = self._read_expert_ff()
             self._shared_ff = self._read_shared_ff()
-        if self._dense:
+        if self._dense or family.dense_beside:
             self._ff = source.counts("feed_forward_length", blocks)
 
     def read(self, layer: int) -> ExpertsSpec | FeedForwardSpec:
@@ -43,7 +43,8 @@ class FeedForwards:
             biases=read_biases(self._source, block, (gate, up, down))
             if self._family.expert_biases
             else None,
-            shared=self._shared(block) if self._shared_ff else None,
+            shared=self._shared(layer) if self._shared_ff or self._family.dense_beside else None,
+            norms=self._norms(block) if self._family.dense_beside else None,
         )
 
     def _one(self, block: str, suffix: str, ff: int) -> FeedForwardSpec:
@@ -56,7 +57,19 @@ class FeedForwards:
             activation=self._family.activation,
         )
 
-    def _shared(self, block: str) -> SharedExpertSpec:
+    def _norms(self, block: str) -> ExpertNormsSpec:
+        vector, embd = self._source.vector, self._embd
+        return ExpertNormsSpec(
+            router=vector(block + "ffn_gate_inp.scale", embd),
+            routed=vector(block + "pre_ffw_norm_2.weight", embd),
+            routed_branch=vector(block + "post_ffw_norm_2.weight", embd),
+            shared_branch=vector(block + "post_ffw_norm_1.weight", embd),
+        )
+
+    def _shared(self, layer: int) -> SharedExpertSpec:
+        block = f"blk.{layer}."
+        if self._family.dense_beside:
+            return SharedExpertSpec(self._one(block, "", self._ff[layer]))
         expert = self._one(block, "_shexp", self._shared_ff)
         if self._family.shared_expert == "plain":
             return SharedExpertSpec(expert)

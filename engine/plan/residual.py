@@ -6,7 +6,7 @@ branch gives; some scale it, or norm it again; some carry several streams and mi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.plan.families.family import Family
 from engine.plan.source import PlanSource
@@ -20,6 +20,7 @@ class PlainResidualSpec:
     norm: TensorRef  # (embd,) F32
     scale: float = 1.0
     branch_norm: TensorRef | None = None  # (embd,) F32; None: what the branch gives, as it is
+    hidden_scale: TensorRef | None = None  # (1,) F32: multiplies the hidden state afterwards
 
     @property
     def streams(self) -> int:
@@ -28,11 +29,12 @@ class PlainResidualSpec:
     @property
     def in_parts(self) -> bool:
         """Whether parts of what a branch gives may be added to the hidden state one by one."""
-        return self.scale == 1.0 and self.branch_norm is None
+        return self.scale == 1.0 and self.branch_norm is None and self.hidden_scale is None
 
     @property
     def tensors(self) -> tuple[MatrixRef, ...]:
-        return (self.norm, self.branch_norm) if self.branch_norm else (self.norm,)
+        maybe = (self.branch_norm, self.hidden_scale)
+        return (self.norm, *(ref for ref in maybe if ref))
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -94,7 +96,11 @@ class Residuals:
         block, family = f"blk.{layer}.", self._family
         if family.hyper_connections:
             return self._streamed(f"{block}hc_ffn", inject=True)
-        return self._plain(block, family.feed_forward_norm, family.feed_forward_branch_norm)
+        plain = self._plain(block, family.feed_forward_norm, family.feed_forward_branch_norm)
+        name = block + "layer_output_scale.weight"
+        if family.layer_scale and self._source.has_tensor(name):
+            return replace(plain, hidden_scale=self._source.vector(name, 1))
+        return plain
 
     def output(self) -> ResidualSpec:
         if self._family.hyper_connections:

@@ -40,11 +40,17 @@ class Routers:
             groups_used=self._groups_used,
             bias=self._vector(block + "ffn_gate_inp.bias") if family.expert_biases else None,
             selection_bias=self._selection_bias(block),
+            expert_scale=self._expert_scale(block),
         )
 
     def _selection_bias(self, block: str) -> TensorRef | None:
         name = block + "exp_probs_b.bias"
         asked = self._family.selection_bias and self._source.has_tensor(name)
+        return self._vector(name) if asked else None
+
+    def _expert_scale(self, block: str) -> TensorRef | None:
+        name = block + "ffn_down_exps.scale"
+        asked = self._family.dense_beside and self._source.has_tensor(name)
         return self._vector(name) if asked else None
 
     def _vector(self, name: str) -> TensorRef:

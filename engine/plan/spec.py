@@ -298,6 +298,21 @@ class ExpertStack:
 
 
 @dataclass(frozen=True, slots=True)
+class ExpertNormsSpec:
+    """Where the router, the routed experts and the shared one read the hidden state by norms of
+    their own, and what the latter two give is normed before it is added. All (embd,) F32."""
+
+    router: TensorRef  # divided by sqrt(embd)
+    routed: TensorRef
+    routed_branch: TensorRef
+    shared_branch: TensorRef
+
+    @property
+    def tensors(self) -> tuple[MatrixRef, ...]:
+        return (self.router, self.routed, self.routed_branch, self.shared_branch)
+
+
+@dataclass(frozen=True, slots=True)
 class ExpertsSpec:
     """Routed experts: each is a gated feed-forward, of which a token uses a few."""
 
@@ -311,6 +326,7 @@ class ExpertsSpec:
     activation: Activation = "silu"
     biases: tuple[TensorRef, TensorRef, TensorRef] | None = None  # (count, rows) F32 of the three
     shared: SharedExpertSpec | None = None
+    norms: ExpertNormsSpec | None = None  # else all read the same rows
 
     @property
     def stacks(self) -> tuple[ExpertStack, ExpertStack, ExpertStack]:
@@ -320,12 +336,15 @@ class ExpertsSpec:
     def tensors(self) -> tuple[MatrixRef, ...]:
         """All but the experts' matrices."""
         shared = self.shared.tensors if self.shared else ()
-        return (*self.router.tensors, *(self.biases or ()), *shared)
+        norms = self.norms.tensors if self.norms else ()
+        return (*self.router.tensors, *(self.biases or ()), *shared, *norms)
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """float32 values per token of scores, outputs and weights, then the shared expert's."""
-        routed = (self.count, self.used * self.down.rows, self.used)
+        """float32 values per token of scores, outputs, weights and, with norms, what the router
+        reads, then the shared expert's."""
+        normed = self.down.rows if self.norms else 0
+        routed = (self.count, self.used * self.down.rows, self.used, normed)
         return (*routed, *self.shared.widths) if self.shared else routed
 
     @property

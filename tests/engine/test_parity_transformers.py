@@ -26,6 +26,7 @@ from tests.builders.int8_reference import half_cache_logits, int8_activations
 from tests.builders.stretch import Stretch
 from tests.builders.tiny_model import (
     TINY,
+    TINY_GEMMA,
     TINY_GLM,
     TINY_GPT_OSS,
     TINY_GRANITE,
@@ -69,6 +70,8 @@ FAMILIES = {
     "qwen4exp, wider": Q4_WIDER,
     "qwen3": replace(TINY, arch="qwen3", experts=0),
     "qwen35": replace(TINY_HYBRID, arch="qwen35", experts=0, shared_ff=0, tied=True),
+    "gemma4": TINY_GEMMA,
+    "gemma4 dense": replace(TINY_GEMMA, experts=0),
     "gpt-oss": TINY_GPT_OSS,
     "granitemoe": TINY_GRANITE,
     "granitemoe untied": replace(TINY_GRANITE, shared_ff=0, tied=False),

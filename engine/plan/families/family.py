@@ -50,6 +50,8 @@ class Family:
     wide_experts: bool = False  # without a width of their own they have that of a dense layer
     # Beside them one that every token uses: plain, or gated, weighed by a number of its own.
     shared_expert: Literal["none", "plain", "gated"] = "none"
+    # The shared one is the feed-forward of a dense layer, and all have norms of their own.
+    dense_beside: bool = False
     activation: Activation = "silu"
     # Of the router, where the file does not say.
     gating: Gating = Gating.SOFTMAX
@@ -60,6 +62,9 @@ class Family:
     feed_forward_norm: str = "ffn_norm"  # name of the tensor
     mixer_branch_norm: str = ""  # likewise, of what the mixer gives; empty: there is none
     feed_forward_branch_norm: str = ""  # and of what the feed-forward gives
+    layer_scale: bool = False  # the hidden state is multiplied behind each layer, if the file says
+    embedding_root: bool = False  # embeddings are multiplied by sqrt(embd)
+    logit_cap: bool = False  # logits are softly capped, where the file has the key
     scaled: bool = False  # keys scale embeddings, branches and logits, as in Granite
     hyper_connections: bool = False  # in place of norm and sum
     # Attention. A gate is either in attn_q, for each head its query rows and then its gate rows,

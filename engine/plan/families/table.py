@@ -5,6 +5,7 @@ from __future__ import annotations
 from engine.errors import UnsupportedModelError
 from engine.plan.families import (
     deepseek2,
+    gemma4,
     glm4moe,
     gpt_oss,
     granitemoe,
@@ -25,6 +26,7 @@ FAMILIES: dict[str, Family] = {
     module.FAMILY.architecture: module.FAMILY
     for module in (
         deepseek2,
+        gemma4,
         glm4moe,
         gpt_oss,
         granitemoe,
