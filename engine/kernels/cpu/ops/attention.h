@@ -28,12 +28,18 @@ STOKER_INLINE int64_t greatest(int64_t a, int64_t b) { return a > b ? a : b; }
 // The keys of a chunk that a query sees: first <= j < end, none if end is 0.
 struct Seen {
   int64_t first, end;
+  bool whole() const { return first == 0 && end == KEY_CHUNK; }
 };
 
 STOKER_INLINE Seen seen_of(int64_t position, int64_t window, int64_t chunk) {
   const int64_t at = chunk * KEY_CHUNK;
   const Seen seen = {greatest(first_key(position, window) - at, 0), least(position + 1 - at, KEY_CHUNK)};
   return seen.first < seen.end ? seen : Seen{};
+}
+
+STOKER_INLINE void hide(float* row, const Seen& seen, float value) {
+  for (int64_t j = 0; j < seen.first; ++j) row[j] = value;
+  for (int64_t j = seen.end; j < KEY_CHUNK; ++j) row[j] = value;
 }
 
 // Scores of a chunk to weights in place, for N queries; m and l move on, c receives exp(old m - new m).
@@ -44,8 +50,7 @@ STOKER_INLINE void softmax(float* s, const Seen* seen, float* m, float* l, float
   alignas(64) float top[W] = {};
   for (int n = 0; n < N; ++n) {
     float* row = s + n * KEY_CHUNK;
-    for (int64_t j = 0; j < seen[n].first; ++j) row[j] = lowest[0];
-    for (int64_t j = seen[n].end; j < KEY_CHUNK; ++j) row[j] = lowest[0];
+    if (!seen[n].whole()) hide(row, seen[n], lowest[0]);
     F v = lowest;
     for (int j = 0; j < KEY_CHUNK; j += W) {
       const F x = load<F>(row + j);
@@ -62,8 +67,7 @@ STOKER_INLINE void softmax(float* s, const Seen* seen, float* m, float* l, float
       continue;
     }
     for (int j = 0; j < KEY_CHUNK; j += W) store(row + j, exp_of(load<F>(row + j) - splat(top[n])));
-    for (int64_t j = 0; j < seen[n].first; ++j) row[j] = 0.0f;
-    for (int64_t j = seen[n].end; j < KEY_CHUNK; ++j) row[j] = 0.0f;
+    if (!seen[n].whole()) hide(row, seen[n], 0.0f);
     l[n] = l[n] * c[n] + sum32(row, KEY_CHUNK);
     m[n] = top[n];
   }
@@ -94,7 +98,7 @@ STOKER_INLINE void add_values(float* o, int64_t stride, const float* c, const fl
     }
   }
   for (int n = 0; n < N; ++n) {
-    add_own(n, greatest(common.first, common.end), seen[n].end);
+    if (common.end < KEY_CHUNK) add_own(n, greatest(common.first, common.end), seen[n].end);
     for (int k = 0; k < V; ++k) store(o + n * stride + k * W, s[n][k]);
   }
 }
