@@ -81,7 +81,8 @@ def prefer_residents(
     worth[first] = np.inf
     if router.groups > 1:
         groups = worth.reshape(router.groups, -1)
-        best_two = np.sort(groups, axis=1)[:, -2:].sum(axis=1)
-        groups[np.argsort(-best_two, kind="stable")[router.groups_used :]] = -np.inf
+        counted = 2 if router.sigmoid else 1  # of a group's experts, the best
+        group_worth = np.sort(groups, axis=1)[:, -counted:].sum(axis=1)
+        groups[np.argsort(-group_worth, kind="stable")[router.groups_used :]] = -np.inf
     best: NDArray[np.intp] = np.sort(np.argsort(-worth, kind="stable")[:used])
     return best

@@ -13,7 +13,8 @@ from engine.gguf.reader import open_gguf
 from engine.kernels.table import available_isas
 from engine.model.weights import DenseWeights
 from engine.plan.build import build_plan
-from engine.plan.spec import LatentAttentionSpec, TransposedRef
+from engine.plan.spec import LatentAttentionSpec
+from engine.plan.tensors import TransposedRef
 from engine.settings import EngineSettings
 from engine.tiers.disk import ModelFiles
 from tests.builders.families.deepseek import TINY_V2, TINY_V3, DeepSeek
