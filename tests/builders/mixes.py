@@ -13,8 +13,8 @@ def is_float_tensor(name: str) -> bool:
     parts = ("ssm_conv1d", "ssm_a", "ssm_dt", "attn_sinks", "ple_conv1d")
     short = name.split(".", 2)[-1].removesuffix(".weight").removesuffix(".bias")
     return (
-        name.endswith(("norm.weight", ".bias"))
-        or ".ple_norm_" in name
+        name.endswith(("norm.weight", ".bias", ".scale", "_scale.weight"))
+        or "_norm_" in short
         or name == "rope_freqs.weight"
         or short.startswith("ffn_gate_inp")
         or short in parts

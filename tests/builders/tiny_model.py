@@ -95,7 +95,7 @@ TINY_GLM = Glm(
     layers=4, embd=64, heads=6, kv_heads=2, head_dim=32, rotated=16, experts=9, used=3, ff=96,
     dense_layers=2, dense_ff=112, scale=2.5, vocab=301, context=512, head_norms=True,
 )  # fmt: skip
-# Experts as wide as no block but F16's is long, two windows of context, one more layer than a group.
+# Experts whose width no block divides, several windows of context.
 TINY_GEMMA = Gemma4(
     layers=6, embd=64, heads=4, kv_heads=1, head_dim=64, experts=7, used=3, ff=88, dense_ff=112,
     vocab=301, context=512, interval=3, window=24, window_kv_heads=2, window_head_dim=32,

@@ -13,6 +13,7 @@ from engine.open_model import open_model
 from engine.settings import EngineSettings
 from tests.builders.geometry import Geometry
 from tests.builders.tiny_model import (
+    TINY_GEMMA,
     TINY_GLM,
     TINY_GPT_OSS,
     TINY_GRANITE,
@@ -27,6 +28,8 @@ from tests.engine.test_hybrid_answers import answer
 from tests.engine.test_one_answer import logits
 
 FAMILIES: dict[str, tuple[Geometry, str]] = {
+    "gemma4": (TINY_GEMMA, "q8_0"),
+    "gemma4 dense": (replace(TINY_GEMMA, experts=0), "q8_0"),
     "glm4moe": (TINY_GLM, "q8_0"),
     "gpt-oss": (TINY_GPT_OSS, "mxfp4_moe"),
     "granitemoe": (TINY_GRANITE, "q8_0"),

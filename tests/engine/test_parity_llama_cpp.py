@@ -20,6 +20,7 @@ from tests.builders.geometry import Geometry
 from tests.builders.stretch import Stretch
 from tests.builders.tiny_model import (
     TINY,
+    TINY_GEMMA,
     TINY_GLM,
     TINY_GPT_OSS,
     TINY_GRANITE,
@@ -80,6 +81,7 @@ def divergence(found: Doubles, expected: Doubles) -> float:
         ("f32", replace(TINY_FLASH, drafts=1), 3e-6),
         ("q8_0", V3_BLOCKS, 5e-3),
         ("q8_0", replace(V3_BLOCKS, old=True), 5e-3),
+        ("f32", TINY_GEMMA, 3e-6),
         ("f32", TINY_GLM, 3e-6),
         ("f32", TINY_MINIMAX, 3e-6),
         ("f32", replace(TINY_LAGUNA, stretch=Stretch("yarn", 4.0, 256)), 3e-6),

@@ -116,11 +116,13 @@ class Gemma4(Geometry):
             return np.where(pairs < self.turned * len(pairs), 1, 1e30).astype(np.float32)
         if name.endswith((".scale", "layer_output_scale.weight")):
             return rng.uniform(0.6, 1.4, shape).astype(np.float32)
-        values = super().vector(name, shape, rng)
-        if values is not None and name.endswith(("attn_q_norm.weight", "attn_k_norm.weight")):
+        if "norm" not in name:
+            return super().vector(name, shape, rng)
+        values = (1 + 0.2 * rng.standard_normal(shape)).astype(np.float32)
+        if name.endswith(("attn_q_norm.weight", "attn_k_norm.weight")):
             # Scores are not divided by the root of the head's width: its norms keep them small.
             values *= np.float32(shape[0] ** -0.25)
-        if values is not None and name.endswith(("post_attention_norm.weight", "post_ffw_norm.weight")):
+        if name.endswith(("post_attention_norm.weight", "post_ffw_norm.weight")):
             values *= np.float32(0.4)  # a branch adds a part of the hidden state, as elsewhere
         return values
 

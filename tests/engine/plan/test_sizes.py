@@ -15,6 +15,7 @@ from engine.gguf.reader import open_gguf
 from engine.plan.build import build_plan
 from engine.tiers.budget import kv_bytes, plan_memory, state_bytes
 from engine.tiers.hardware import MemoryReading
+from tests.builders.families.gemma4 import GEMMA4_26B
 from tests.builders.families.glm import GLM_355B, GLM_AIR
 from tests.builders.families.gpt_oss import GPT_OSS_20B, GPT_OSS_120B
 from tests.builders.families.granite import GRANITE_1B, GRANITE_3B
@@ -55,6 +56,7 @@ REAL = {
     "177B ternary": (FLASH_NEXT, "q2_0", 1_382_400, 24_576 * 1_382_400, 27 << 10, 112.6 * MIB),
     # Keys and values of all its 40 layers: a window bounds the time, not the memory.
     "Laguna XS": (LAGUNA_XS, "q4_k", 1_769_472, 16.5 * GIB, 160 << 10, 0),
+    "Gemma 4 26B": (GEMMA4_26B, "q8_0", 6_319_104, 22.6 * GIB, 220 << 10, 0),
     "GLM Air": (GLM_AIR, "q8_0", 18_382_848, 98.6 * GIB, 184 << 10, 0),
     "GLM 355B": (GLM_355B, "q4_k", 13_271_040, 176.0 * GIB, 368 << 10, 0),
     "MiniMax-M2": (MINIMAX_M2, "q4_k", 7_962_624, 117.7 * GIB, 248 << 10, 0),
