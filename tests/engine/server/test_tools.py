@@ -161,6 +161,9 @@ def test_a_forced_call_begins_in_the_prompt(
         "<arg_key>city</arg_key><arg_value>x</arg_value></tool_call>", "minimax":
         '<parameter name="city">x</parameter></invoke>', "qwen-xml":
         "<parameter=city>\nx\n</parameter>\n</function>", "hermes": '{"city": "x"}}',
+        "deepseek-dsml": (
+            '<｜DSML｜parameter name="city" string="true">x</｜DSML｜parameter></｜DSML｜invoke>'
+        ),
     }[name]  # fmt: skip
     before, behind = DIALECT[name].forced or ("", "")
     script = arguments if named else f"weather{behind}{arguments}"
