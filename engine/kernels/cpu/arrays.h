@@ -8,8 +8,8 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <sstream>
 #include <stdexcept>
-#include <string>
 
 namespace stoker {
 
@@ -21,35 +21,34 @@ struct BadArgument : std::runtime_error {
 enum class Kind { f32, f16, i32, u64, u8 };
 
 constexpr int64_t ANY = -1;
+constexpr int MAX_DIMS = 3;
 
+// Where an array lies and its shape; whoever keeps this keeps the Python object too.
 class Array {
  public:
   // `shape`: the size asked for in each dimension, ANY where free.
   Array(const char* call, const char* name, nanobind::handle object, Kind kind,
         std::initializer_list<int64_t> shape, bool writable = false);
-  ~Array() { PyBuffer_Release(&view_); }
-  Array(const Array&) = delete;
-  Array& operator=(const Array&) = delete;
 
-  int64_t size(int dim) const { return view_.shape[dim]; }
-  int64_t bytes() const { return view_.len; }
-  template <class T>
-  T* data() const {
-    return static_cast<T*>(view_.buf);
-  }
+  int64_t size(int dim) const { return shape_[dim]; }
+  int64_t size() const { return shape_[0] * shape_[1] * shape_[2]; }
   template <class T>
   operator T*() const {
-    return data<T>();
+    return static_cast<T*>(data_);
   }
 
  private:
-  Py_buffer view_;
+  void* data_;
+  int64_t shape_[MAX_DIMS] = {1, 1, 1};
 };
 
-// Bytes of an item; 0 for what is no array.
-int64_t item_size(nanobind::handle object);
-
-// Throws BadArgument "call: message" unless the condition holds.
-void require(bool condition, const char* call, const std::string& message);
+// Throws BadArgument "call: parts" unless the condition holds.
+template <class... Parts>
+void require(bool condition, const char* call, const Parts&... parts) {
+  if (condition) return;
+  std::ostringstream message;
+  ((message << call << ": ") << ... << parts);
+  throw BadArgument(message.str());
+}
 
 }  // namespace stoker

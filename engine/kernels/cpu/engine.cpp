@@ -1,11 +1,11 @@
 // How work is cut: matrices by rows (and many tokens by tiles), the rest by rows of activations; operations
-// along the positions are in sequence.cpp, over the logits in logits.cpp. No cut goes through a sum, so results do not depend on it.
+// along the positions are in sequence.cpp, over the logits in logits.cpp. No cut goes through a sum, so
+// results do not depend on it.
 #include "engine.h"
 
 #include "contract.h"
 
 #include <algorithm>
-#include <new>
 
 namespace stoker {
 
@@ -26,23 +26,14 @@ int64_t unit_rows(int64_t rows, int64_t row_bytes, int64_t others, int threads) 
 
 }  // namespace
 
-Buffer::~Buffer() { ::operator delete(data_, std::align_val_t{64}); }
-
-uint8_t* Buffer::at_least(size_t bytes) {
-  if (bytes > size_) {
-    const size_t size = bytes + bytes / 4;
-    auto* grown = static_cast<uint8_t*>(::operator new(size, std::align_val_t{64}));
-    ::operator delete(data_, std::align_val_t{64});
-    data_ = grown;
-    size_ = size;
-  }
-  return data_;
+Engine::Engine(const OpTable& ops, int threads) : ops_(ops), pool_(threads) {
+  scratch_ = scratch_buffer_.at_least(SCRATCH_BYTES * pool_.threads());
 }
 
-void ActRows::prepare(const OpTable& ops, Pool& pool, const float* x, int64_t n, int64_t cols, int block) {
-  acts_.resize(static_cast<size_t>(n));
+void Engine::prepare(ActRows& rows, const float* x, int64_t n, int64_t cols, int block) {
+  rows.acts.resize(static_cast<size_t>(n));
   if (block == 1) {
-    for (int64_t i = 0; i < n; ++i) acts_[i] = {x + i * cols, nullptr, nullptr, nullptr, nullptr};
+    for (int64_t i = 0; i < n; ++i) rows.acts[i] = {x + i * cols, nullptr, nullptr, nullptr, nullptr};
     return;
   }
   const int64_t held = cols / block + BLOCK_LANES - 1;  // blocks, with the cyclic ones
@@ -50,22 +41,14 @@ void ActRows::prepare(const OpTable& ops, Pool& pool, const float* x, int64_t n,
   const int64_t sums16 = scales + round_up(held * 4, 64);
   const int64_t sums32 = sums16 + round_up(held * (block / 16) * 2, 64);
   const int64_t stride = sums32 + round_up(held * (block / 32) * 2, 64);
-  uint8_t* storage = storage_.at_least(static_cast<size_t>(stride * n));
-  const auto one = [&](int64_t i, int) {
+  uint8_t* storage = rows.storage.at_least(stride * n);
+  for_rows(n, cols, [&](int64_t i, int) {
     uint8_t* p = storage + i * stride;
     const ActOut out = {reinterpret_cast<int8_t*>(p), reinterpret_cast<float*>(p + scales),
                         reinterpret_cast<int16_t*>(p + sums16), reinterpret_cast<int16_t*>(p + sums32)};
-    acts_[i] = {x + i * cols, out.codes, out.scales, out.sums16, out.sums32};
-    ops.quantise(x + i * cols, cols, block, out);
-  };
-  if (n * cols <= SMALL_WORK)
-    for (int64_t i = 0; i < n; ++i) one(i, 0);
-  else
-    pool.run(n, one);
-}
-
-Engine::Engine(const OpTable& ops, int threads) : ops_(ops), pool_(threads) {
-  scratch_ = scratch_buffer_.at_least(static_cast<size_t>(SCRATCH_BYTES) * pool_.threads());
+    rows.acts[i] = {x + i * cols, out.codes, out.scales, out.sums16, out.sums32};
+    ops_.quantise(x + i * cols, cols, block, out);
+  });
 }
 
 void Engine::matmul(const std::vector<Product>& products, const float* x, int64_t n) {
@@ -84,7 +67,7 @@ void Engine::matmul(const std::vector<Product>& products, const float* x, int64_
     const Product& p = products[i];
     bool prepared = false;
     for (int64_t j = 0; j < i; ++j) prepared |= products[j].w.format->block == p.w.format->block;
-    if (!prepared) x_for(p.w).prepare(ops_, pool_, x, n, p.w.cols, p.w.format->block);
+    if (!prepared) prepare(x_for(p.w), x, n, p.w.cols, p.w.format->block);
     for (int64_t t = 0; t < n; ++t) outs_[i * n + t] = p.out + t * p.w.rows;
     first_[i] = units;
     units += (p.w.rows + step - 1) / step * tiles;
@@ -95,74 +78,73 @@ void Engine::matmul(const std::vector<Product>& products, const float* x, int64_
     while (unit >= first_[i + 1]) ++i;
     const MatrixRef& w = products[i].w;
     const int64_t row = (unit - first_[i]) / tiles * step, token = (unit - first_[i]) % tiles * TOKEN_TILE;
-    w.format->rows({w.data, w.cols, row, std::min(row + step, w.rows), x_for(w).acts() + token,
+    w.format->rows({w.data, w.cols, row, std::min(row + step, w.rows), x_for(w).acts.data() + token,
                     outs_.data() + i * n + token, std::min(TOKEN_TILE, n - token), scratch(thread)});
+  });
+}
+
+template <class Body>
+void Engine::for_groups(int64_t rows, int64_t row_bytes, const Body& body) {
+  const auto groups = static_cast<int64_t>(groups_.size());
+  const int64_t step = unit_rows(rows, row_bytes, groups, pool_.threads());
+  const int64_t parts = (rows + step - 1) / step;
+  pool_.run(groups * parts, [&](int64_t unit, int thread) {
+    const Group& g = groups_[unit / parts];
+    const int64_t row = unit % parts * step, end = std::min(row + step, rows);
+    for (int64_t t = 0; t < g.size; t += TOKEN_TILE)
+      body(Part{g, row, end, g.first + t, std::min(TOKEN_TILE, g.size - t), thread});
   });
 }
 
 void Engine::head_matmul(const MatrixRef& w, int64_t heads, const float* x, int64_t n, float* out) {
   const Call call(busy_);
-  const MatrixRef one = {w.data, w.format, w.rows / heads, w.cols};
-  x_for(w).prepare(ops_, pool_, x, n * heads, w.cols, w.format->block);
+  const int64_t one = w.rows / heads;
+  prepare(x_for(w), x, n * heads, w.cols, w.format->block);
   gathered_.resize(static_cast<size_t>(n * heads));
   outs_.resize(static_cast<size_t>(n * heads));
-  for (int64_t h = 0; h < heads; ++h)
+  groups_.clear();
+  for (int64_t h = 0; h < heads; ++h) {
+    groups_.push_back({0, h, h * n, n});
     for (int64_t t = 0; t < n; ++t) {
-      gathered_[h * n + t] = x_for(w).acts()[t * heads + h];
-      outs_[h * n + t] = out + (t * heads + h) * one.rows;
+      gathered_[h * n + t] = x_for(w).acts[t * heads + h];
+      outs_[h * n + t] = out + (t * heads + h) * one;
     }
-  const int64_t step = unit_rows(one.rows, one.row_bytes(), heads, pool_.threads());
-  const int64_t parts = (one.rows + step - 1) / step;
-  pool_.run(heads * parts, [&](int64_t unit, int thread) {
-    const int64_t head = unit / parts, row = unit % parts * step;
-    for (int64_t t = 0; t < n; t += TOKEN_TILE)
-      one.format->rows({one.data + head * one.rows * one.row_bytes(), one.cols, row,
-                        std::min(row + step, one.rows), gathered_.data() + head * n + t,
-                        outs_.data() + head * n + t, std::min(TOKEN_TILE, n - t), scratch(thread)});
+  }
+  for_groups(one, w.row_bytes(), [&](const Part& p) {
+    const MatrixRef matrix = {w.data + p.group.index * one * w.row_bytes(), w.format, one, w.cols};
+    multiply(matrix, p, gathered_.data(), outs_.data());
   });
 }
 
 void Engine::rms_norm(const float* x, const float* weight, float eps, int64_t n, int64_t cols, float* out,
                       int64_t groups) {
-  const Call call(busy_);
   for_rows(n, cols, [&](int64_t i, int) {
     ops_.rms_norm(x + i * cols, weight + i % groups * cols, eps, cols, out + i * cols);
   });
 }
 
-void Engine::head_norm_rope(float* x, int64_t n, int heads, int head_dim, const float* weight, float eps,
-                            const float* cos, const float* sin, int64_t half, int64_t start) {
-  const Call call(busy_);
-  for_rows(n, static_cast<int64_t>(heads) * head_dim, [&](int64_t i, int) {
-    for (int h = 0; h < heads; ++h) {
-      float* head = x + (i * heads + h) * head_dim;
-      ops_.rms_norm(head, weight, eps, head_dim, head);
-      ops_.rotate(head, cos + (start + i) * half, sin + (start + i) * half, half);
+void Engine::rope(const RopeArgs& a) {
+  const auto rotate = a.adjacent ? ops_.rotate_adjacent : ops_.rotate;
+  const int64_t work = a.weight != nullptr ? a.head_dim : 2 * a.half;
+  for_rows(a.n, work * a.heads, [&](int64_t i, int) {
+    const int64_t at = (a.start + i) * a.half;
+    for (int64_t h = i * a.heads; h < (i + 1) * a.heads; ++h) {
+      float* head = a.x + h * a.head_dim;
+      if (a.weight != nullptr) ops_.rms_norm(head, a.weight, a.eps, a.head_dim, head);
+      rotate(head + a.first, a.cos + at, a.sin + at, a.half);
     }
   });
 }
 
-void Engine::rope(const RopeArgs& a) {
-  const Call call(busy_);
-  const auto rotate = a.adjacent ? ops_.rotate_adjacent : ops_.rotate;
-  for_rows(a.n, 2 * a.half * a.heads, [&](int64_t i, int) {
-    const int64_t at = (a.start + i) * a.half;
-    for (int64_t h = i * a.heads; h < (i + 1) * a.heads; ++h)
-      rotate(a.x + h * a.head_dim + a.first, a.cos + at, a.sin + at, a.half);
-  });
-}
-
-void Engine::route(const float* logits, int64_t n, int64_t count, int64_t used, const Routing& r, int32_t* ids,
-                   float* weights) {
-  const Call call(busy_);
+void Engine::route(const float* logits, int64_t n, int64_t count, int64_t used, const Routing& r,
+                   int32_t* ids, float* weights) {
   for_rows(n, count * used, [&](int64_t i, int thread) {
     ops_.route(logits + i * count, count, used, r, ids + i * used, weights + i * used,
                reinterpret_cast<float*>(scratch(thread)));
   });
 }
 
-// Two jobs on all threads: gate and up with the activation, then down. A unit is some rows of one expert for
-// all tokens that chose it, so an expert's bytes are read once per call.
+// Two jobs on all threads: gate and up with the activation, then down.
 void Engine::experts(const ExpertsArgs& a) {
   const Call call(busy_);
   // Sort the pairs by expert, in token order; pairs whose expert is not there now are left out.
@@ -184,89 +166,58 @@ void Engine::experts(const ExpertsArgs& a) {
   const int64_t embd = a.gate.cols, ff = a.gate.rows;
   const bool same = a.gate.format->block == a.up.format->block;
   ActRows &gate_x = x_for(a.gate.in(0)), &up_x = x_for(a.up.in(0));
-  gate_x.prepare(ops_, pool_, a.x, a.n, embd, a.gate.format->block);
-  if (!same) up_x.prepare(ops_, pool_, a.x, a.n, embd, a.up.format->block);
-  auto* gate = reinterpret_cast<float*>(gate_.at_least(static_cast<size_t>(pairs * ff) * sizeof(float)));
-  auto* up = reinterpret_cast<float*>(up_.at_least(static_cast<size_t>(pairs * ff) * sizeof(float)));
-  gathered_.resize(static_cast<size_t>(pairs));
-  gathered_other_.resize(static_cast<size_t>(pairs));
-  outs_.resize(static_cast<size_t>(pairs));
-  up_outs_.resize(static_cast<size_t>(pairs));
+  prepare(gate_x, a.x, a.n, embd, a.gate.format->block);
+  if (!same) prepare(up_x, a.x, a.n, embd, a.up.format->block);
+  float* hidden = hidden_.floats(2 * pairs * ff);
+  gathered_.resize(static_cast<size_t>(2 * pairs));  // of gate, then of up
+  outs_.resize(static_cast<size_t>(2 * pairs));
   for (int64_t i = 0; i < pairs; ++i) {
-    gathered_[i] = gate_x.acts()[pairs_[i] / a.used];
-    gathered_other_[i] = up_x.acts()[pairs_[i] / a.used];
-    outs_[i] = gate + i * ff;
-    up_outs_[i] = up + i * ff;
+    gathered_[i] = gate_x.acts[pairs_[i] / a.used];
+    gathered_[pairs + i] = up_x.acts[pairs_[i] / a.used];
+    outs_[i] = hidden + i * ff;
+    outs_[pairs + i] = hidden + (pairs + i) * ff;
   }
-  const auto groups = static_cast<int64_t>(groups_.size());
-  const int64_t row_bytes = a.gate.in(0).row_bytes() + a.up.in(0).row_bytes();
-  const int64_t step = unit_rows(ff, row_bytes, groups, pool_.threads());
-  const int64_t parts = (ff + step - 1) / step;
-  pool_.run(groups * parts, [&](int64_t unit, int thread) {
-    const Group& g = groups_[unit / parts];
-    const int64_t row = unit % parts * step, end = std::min(row + step, ff);
-    for (int64_t t = 0; t < g.size; t += TOKEN_TILE) {
-      const int64_t at = g.first + t, tokens = std::min(TOKEN_TILE, g.size - t);
-      a.gate.format->rows({a.gate.in(g.slot).data, embd, row, end, gathered_.data() + at, outs_.data() + at,
-                           tokens, scratch(thread)});
-      a.up.format->rows({a.up.in(g.slot).data, embd, row, end, gathered_other_.data() + at,
-                         up_outs_.data() + at, tokens, scratch(thread)});
-      for (int64_t i = at; i < at + tokens; ++i) {
-        add_bias(outs_[i], a.gate_bias, g.expert, ff, row, end);
-        add_bias(up_outs_[i], a.up_bias, g.expert, ff, row, end);
-        ops_.glu[a.activation](outs_[i] + row, up_outs_[i] + row, end - row);
-      }
+  for_groups(ff, a.gate.in(0).row_bytes() + a.up.in(0).row_bytes(), [&](const Part& p) {
+    multiply(a.gate.in(p.group.slot), p, gathered_.data(), outs_.data());
+    multiply(a.up.in(p.group.slot), p, gathered_.data() + pairs, outs_.data() + pairs);
+    for (int64_t i = p.first; i < p.first + p.size; ++i) {
+      float *gate = outs_[i], *up = outs_[pairs + i];
+      add_bias(gate, a.gate_bias, ff, p);
+      add_bias(up, a.up_bias, ff, p);
+      ops_.glu[a.activation](gate + p.row0, up + p.row0, p.row1 - p.row0);
     }
   });
-  down(a, pairs);
-}
-
-void Engine::down(const ExpertsArgs& a, int64_t pairs) {
-  const int64_t embd = a.down.rows, ff = a.down.cols;
-  hidden_rows_.prepare(ops_, pool_, outs_[0], pairs, ff, a.down.format->block);
-  for (int64_t i = 0; i < pairs; ++i) up_outs_[i] = a.y + pairs_[i] * embd;
-  const auto groups = static_cast<int64_t>(groups_.size());
-  const int64_t step = unit_rows(embd, a.down.in(0).row_bytes(), groups, pool_.threads());
-  const int64_t parts = (embd + step - 1) / step;
-  pool_.run(groups * parts, [&](int64_t unit, int thread) {
-    const Group& g = groups_[unit / parts];
-    const int64_t row = unit % parts * step, end = std::min(row + step, embd);
-    for (int64_t t = 0; t < g.size; t += TOKEN_TILE) {
-      const int64_t at = g.first + t, tokens = std::min(TOKEN_TILE, g.size - t);
-      a.down.format->rows({a.down.in(g.slot).data, ff, row, end, hidden_rows_.acts() + at,
-                           up_outs_.data() + at, tokens, scratch(thread)});
-      for (int64_t i = at; i < at + tokens; ++i) add_bias(up_outs_[i], a.down_bias, g.expert, embd, row, end);
-    }
+  prepare(hidden_rows_, hidden, pairs, ff, a.down.format->block);
+  for (int64_t i = 0; i < pairs; ++i) outs_[i] = a.y + pairs_[i] * embd;
+  for_groups(embd, a.down.in(0).row_bytes(), [&](const Part& p) {
+    multiply(a.down.in(p.group.slot), p, hidden_rows_.acts.data(), outs_.data());
+    for (int64_t i = p.first; i < p.first + p.size; ++i) add_bias(outs_[i], a.down_bias, embd, p);
   });
 }
 
 void Engine::combine(const float* y, const float* weights, int64_t n, int64_t used, int64_t cols,
                      float* out) {
-  const Call call(busy_);
   for_rows(n, cols * used, [&](int64_t i, int) {
     ops_.combine(y + i * used * cols, weights + i * used, used, cols, out + i * cols);
   });
 }
 
 void Engine::add(float* a, const float* b, int64_t size) {
-  const Call call(busy_);
   for_parts(size, [&](int64_t at, int64_t some) { ops_.add(a + at, b + at, some); });
 }
 
 void Engine::fill(float* x, float value, int64_t size) {
-  const Call call(busy_);
   for_parts(size, [&](int64_t at, int64_t some) { std::fill(x + at, x + at + some, value); });
 }
 
 void Engine::scale(float* x, float factor, int64_t size) {
-  const Call call(busy_);
   for_parts(size, [&](int64_t at, int64_t some) {
     for (int64_t i = at; i < at + some; ++i) x[i] *= factor;
   });
 }
 
-void Engine::inject(float* streams, const float* x, const float* logits, int64_t n, int64_t count, int64_t cols) {
-  const Call call(busy_);
+void Engine::inject(float* streams, const float* x, const float* logits, int64_t n, int64_t count,
+                    int64_t cols) {
   for_rows(n, count * cols, [&](int64_t i, int) {
     ops_.inject(streams + i * count * cols, x + i * cols, logits + i * count, count, cols);
   });
@@ -274,7 +225,6 @@ void Engine::inject(float* streams, const float* x, const float* logits, int64_t
 
 void Engine::keyed_values(const float* key, const float* query, const float* value, int64_t n, int64_t count,
                           int64_t cols, float* out) {
-  const Call call(busy_);
   for_rows(n, count * cols, [&](int64_t i, int) {
     const int64_t at = i * count * cols;
     ops_.keyed_values(key + at, query + at, value + i * cols, count, cols, out + at);
@@ -282,17 +232,14 @@ void Engine::keyed_values(const float* key, const float* query, const float* val
 }
 
 void Engine::add_row(float* a, const float* b, int64_t n, int64_t cols) {
-  const Call call(busy_);
   for_rows(n, cols, [&](int64_t i, int) { ops_.add(a + i * cols, b, cols); });
 }
 
 void Engine::glu(float* gate, const float* up, int64_t size, Activation activation) {
-  const Call call(busy_);
   for_parts(size, [&](int64_t at, int64_t some) { ops_.glu[activation](gate + at, up + at, some); });
 }
 
 void Engine::gate(Gate kind, float* x, const float* gate, int64_t n, int64_t cols, int64_t gates) {
-  const Call call(busy_);
   const bool each = gates == cols;
   const int64_t parts = each ? 1 : gates, part = cols / parts;
   for_rows(n, cols, [&](int64_t i, int) {
@@ -303,14 +250,12 @@ void Engine::gate(Gate kind, float* x, const float* gate, int64_t n, int64_t col
 
 void Engine::delta_gates(float* decay, float* beta, const float* rate, const float* bias, int64_t n,
                          int64_t heads) {
-  const Call call(busy_);
   for_rows(n, heads, [&](int64_t i, int) {
     ops_.delta_gates(decay + i * heads, beta + i * heads, rate, bias, heads);
   });
 }
 
 void Engine::embed(const MatrixRef& w, const int32_t* ids, int64_t n, float* out) {
-  const Call call(busy_);
   for_rows(n, w.cols, [&](int64_t i, int) {
     w.format->dequantise(w.data + ids[i] * w.row_bytes(), w.cols, out + i * w.cols);
   });

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <vector>
 
@@ -40,26 +41,27 @@ struct ExpertMatrixRef {
 // 64-byte aligned memory that only grows.
 class Buffer {
  public:
-  Buffer() = default;
-  ~Buffer();
-  Buffer(const Buffer&) = delete;
-  Buffer& operator=(const Buffer&) = delete;
-  uint8_t* at_least(size_t bytes);
+  uint8_t* at_least(int64_t bytes) {
+    if (bytes > size_) {
+      size_ = bytes + bytes / 4;
+      lines_.reset(new Line[static_cast<size_t>(size_ + 63) / 64]);
+    }
+    return reinterpret_cast<uint8_t*>(lines_.get());
+  }
+  float* floats(int64_t n) { return reinterpret_cast<float*>(at_least(n * 4)); }
 
  private:
-  uint8_t* data_ = nullptr;
-  size_t size_ = 0;
+  struct alignas(64) Line {
+    uint8_t bytes[64];
+  };
+  std::unique_ptr<Line[]> lines_;
+  int64_t size_ = 0;
 };
 
 // Rows of activations, quantised for one block length (1: only the float32 rows).
-class ActRows {
- public:
-  void prepare(const OpTable& ops, Pool& pool, const float* x, int64_t n, int64_t cols, int block);
-  const Act* acts() const { return acts_.data(); }
-
- private:
-  std::vector<Act> acts_;
-  Buffer storage_;
+struct ActRows {
+  std::vector<Act> acts;
+  Buffer storage;
 };
 
 constexpr int64_t SMALL_WORK = 16 << 10;  // values: less is not worth waking a thread
@@ -98,7 +100,7 @@ struct AttentionArgs {
   int value_dim = 0;
 };
 
-// Values first .. first + 2 * half - 1 of each head are rotated.
+// Values first .. first + 2 * half - 1 of each head are rotated; with weights, of the head's norm.
 struct RopeArgs {
   float* x;
   const float* cos;
@@ -106,15 +108,8 @@ struct RopeArgs {
   int64_t n, start, half;
   int heads, head_dim, first;
   bool adjacent;
-};
-
-struct ConvArgs {
-  const float* x;
-  const float* weight;
-  float* state;
-  float* out;
-  int64_t n, channels;
-  int dilation;
+  const float* weight = nullptr;
+  float eps = 0.0f;
 };
 
 struct ChooseArgs {
@@ -157,9 +152,9 @@ struct ExpertsArgs {
   const float* down_bias = nullptr;
 };
 
-// The frame of every call: alone, and in the contract's floating-point mode.
+// The frame of all work: alone, and in the contract's floating-point mode.
 struct Call {
-  std::lock_guard<std::recursive_mutex> lock;  // a call may be made of others
+  std::lock_guard<std::recursive_mutex> lock;  // work may be made of other work
   FloatMode mode;
   explicit Call(std::recursive_mutex& busy) : lock(busy) {}
 };
@@ -178,15 +173,13 @@ class Engine {
   // weight [groups][cols]: row i takes group i mod groups.
   void rms_norm(const float* x, const float* weight, float eps, int64_t n, int64_t cols, float* out,
                 int64_t groups = 1);
-  void head_norm_rope(float* x, int64_t n, int heads, int head_dim, const float* weight, float eps,
-                      const float* cos, const float* sin, int64_t half, int64_t start);
   void rope(const RopeArgs& a);
   void store_kv(const StoreKvArgs& a);
   void store_latent(const StoreLatentArgs& a);
   void attention(const AttentionArgs& a);
   void choose_blocks(const ChooseArgs& a);
   void attention_chosen(const AttentionArgs& a, const int32_t* chosen, int64_t width);
-  void conv_step(const ConvArgs& a);
+  void conv_step(const ConvJob& all);  // whatever its channels0 and channels1
   void delta_net(const DeltaArgs& a);
   void route(const float* logits, int64_t n, int64_t count, int64_t used, const Routing& r, int32_t* ids,
              float* weights);
@@ -208,15 +201,30 @@ class Engine {
   void best(const float* x, int64_t n, int64_t k, int32_t* ids, float* values);
 
  private:
-  struct Group {  // the (token, slot) pairs of one expert
+  struct Group {  // the (token, slot) pairs of one expert, or all tokens of one head
     uint64_t slot;
-    int64_t expert;
-    int64_t first, size;  // in pairs_
+    int64_t index;
+    int64_t first, size;  // of the pairs, in the order of the groups
+  };
+  struct Part {  // rows row0 <= r < row1 of a group's matrix, for some of its pairs
+    const Group& group;
+    int64_t row0, row1, first, size;
+    int thread;
   };
 
   uint8_t* scratch(int thread) { return scratch_ + static_cast<int64_t>(thread) * SCRATCH_BYTES; }
+  void prepare(ActRows& rows, const float* x, int64_t n, int64_t cols, int block);
+  // A unit is some rows of one group for all its pairs, so that they are read once: body(part), with at most
+  // TOKEN_TILE pairs at a time.
+  template <class Body>
+  void for_groups(int64_t rows, int64_t row_bytes, const Body& body);
+  void multiply(const MatrixRef& w, const Part& p, const Act* acts, float* const* outs) {
+    acts += p.first;
+    w.format->rows({w.data, w.cols, p.row0, p.row1, acts, outs + p.first, p.size, scratch(p.thread)});
+  }
   template <class Body>
   void for_rows(int64_t n, int64_t work_per_row, const Body& body) {
+    const Call call(busy_);
     if (n * work_per_row <= SMALL_WORK)
       for (int64_t i = 0; i < n; ++i) body(i, 0);
     else
@@ -228,12 +236,11 @@ class Engine {
       body(i * SMALL_WORK, std::min(SMALL_WORK, size - i * SMALL_WORK));
     });
   }
-  void down(const ExpertsArgs& a, int64_t pairs);
   void block_keys(const ChooseArgs& a, int64_t end);
   void gather(const AttentionArgs& a, const int32_t* chosen, int64_t count, uint8_t* keys, uint8_t* values);
-  // Adds rows row0 <= r < row1 of an expert's bias, if there is one.
-  void add_bias(float* out, const float* bias, int64_t expert, int64_t rows, int64_t row0, int64_t row1) {
-    if (bias != nullptr) ops_.add(out + row0, bias + expert * rows + row0, row1 - row0);
+  // Adds the part's rows of an expert's bias, if there is one.
+  void add_bias(float* out, const float* bias, int64_t rows, const Part& p) {
+    if (bias != nullptr) ops_.add(out + p.row0, bias + p.group.index * rows + p.row0, p.row1 - p.row0);
   }
   template <class Body>
   void for_spans(int64_t n, const Body& body);  // body(span, its first logit, how many)
@@ -249,9 +256,9 @@ class Engine {
   }
 
   ActRows x_rows_[3], hidden_rows_;
-  Buffer gate_, up_, route_, states_, products_, chosen_keys_, chosen_values_;
-  std::vector<float*> outs_, up_outs_;
-  std::vector<Act> gathered_, gathered_other_;
+  Buffer hidden_, states_, products_, chosen_keys_, chosen_values_;
+  std::vector<float*> outs_;
+  std::vector<Act> gathered_;
   std::vector<Group> groups_;
   std::vector<int64_t> first_, pairs_;
   std::vector<int32_t> candidates_;

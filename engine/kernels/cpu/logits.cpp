@@ -33,8 +33,10 @@ void Engine::for_spans(int64_t n, const Body& body) {
 void Engine::total(const float* x, int64_t n, float* out) {
   const Call call(busy_);
   const int64_t spans = spans_of(n), record = attention_record(0);
-  auto* states = reinterpret_cast<float*>(states_.at_least(static_cast<size_t>(spans * record) * sizeof(float)));
-  for_spans(n, [&](int64_t s, int64_t at, int64_t size) { ops_.span_total(x + at, size, states + s * record); });
+  float* states = states_.floats(spans * record);
+  for_spans(n, [&](int64_t s, int64_t at, int64_t size) {
+    ops_.span_total(x + at, size, states + s * record);
+  });
   int64_t seen = 0;  // spans with more than -Inf
   for (int64_t s = 0; s < spans; ++s) {
     const float m = states[s * record], l = states[s * record + 1];
@@ -50,7 +52,7 @@ void Engine::total(const float* x, int64_t n, float* out) {
 void Engine::best(const float* x, int64_t n, int64_t k, int32_t* ids, float* values) {
   const Call call(busy_);
   const int64_t spans = spans_of(n);
-  auto* largest = reinterpret_cast<float*>(states_.at_least(static_cast<size_t>(2 * spans) * sizeof(float)));
+  float* largest = states_.floats(2 * spans);
   for_spans(n, [&](int64_t s, int64_t at, int64_t size) { largest[s] = ops_.max_of(x + at, size); });
   float bound = LOWEST;  // k values are at least this
   if (k <= spans) {

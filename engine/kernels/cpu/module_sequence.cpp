@@ -9,15 +9,8 @@ namespace stoker {
 
 namespace {
 
-// What is left of a call that `run` does, its positions moved on.
-template <class Args>
-Checked moving(const Args& args, int64_t room, void (Engine::*run)(const Args&)) {
-  return {[args, run](Engine& e, int64_t at) {
-            Args a = args;
-            a.start += at;
-            (e.*run)(a);
-          },
-          room};
+void check_positions(const char* call, int64_t held) {
+  require(held % KEY_CHUNK == 0, call, "the cache holds ", held, " positions, must be a multiple of 64");
 }
 
 // The type of the arrays tells the format: bytes are Q8_0.
@@ -25,12 +18,11 @@ struct Caches {
   KvFormat format;
   Array k, v;
   Caches(const char* call, handle k_, handle v_, int kv_heads, int head_dim, bool writable)
-      : format(item_size(k_) == 1 ? KV_Q8_0 : KV_F16),
+      : format(nb::getattr(k_, "itemsize", nb::none()).equal(nb::int_(1)) ? KV_Q8_0 : KV_F16),
         k(call, "k_cache", k_, kind(), {ANY, columns(static_cast<int64_t>(kv_heads) * head_dim)}, writable),
         v(call, "v_cache", v_, kind(), {k.size(0), k.size(1)}, writable) {
     require(format == KV_F16 || head_dim % 32 == 0, call, "head_dim must be a multiple of 32 for Q8_0");
-    require(k.size(0) % KEY_CHUNK == 0, call,
-            "the cache holds " + std::to_string(k.size(0)) + " positions, must be a multiple of 64");
+    check_positions(call, k.size(0));
   }
 
  private:
@@ -42,8 +34,8 @@ struct Caches {
 struct Attending {
   AttentionArgs args;
   int64_t room;
-  Attending(const char* call, handle q_, handle k_cache, handle v_cache, int64_t start, int kv_heads, int head_dim,
-            float scale, handle out_) {
+  Attending(const char* call, handle q_, handle k_cache, handle v_cache, int64_t start, int kv_heads,
+            int head_dim, float scale, handle out_) {
     check_heads(call, kv_heads, head_dim);
     const int64_t kv_cols = static_cast<int64_t>(kv_heads) * head_dim;
     const Array q(call, "q", q_, Kind::f32, {ANY, ANY});
@@ -62,15 +54,11 @@ struct LatentRows : Array {
   LatentRows(const char* call, handle cache, int64_t latent, int64_t more, bool writable)
       : Array(call, "cache", cache, Kind::f16, {ANY, latent + more}, writable) {
     require(latent > 0 && latent % 16 == 0 && more % 16 == 0 && latent + more <= MAX_LATENT_ROW, call,
-            "rows are " + std::to_string(latent) + " and " + std::to_string(more) +
-                " values wide, must be multiples of 16 and together at most " +
-                std::to_string(MAX_LATENT_ROW));
-    require(size(0) % KEY_CHUNK == 0, call,
-            "the cache holds " + std::to_string(size(0)) + " positions, must be a multiple of 64");
+            "rows are ", latent, " and ", more, " values wide, must be multiples of 16 and together at most ",
+            MAX_LATENT_ROW);
+    check_positions(call, size(0));
   }
 };
-
-}  // namespace
 
 Checked store_kv(const Engine&, handle k_, handle v_, handle k_cache, handle v_cache, int64_t start,
                  int head_dim) {
@@ -88,15 +76,12 @@ Checked store_kv(const Engine&, handle k_, handle v_, handle k_cache, handle v_c
 }
 
 Checked attention(const Engine&, handle q, handle k_cache, handle v_cache, int64_t start, int kv_heads,
-                  int head_dim, float scale, handle out, int64_t window, handle sinks_) {
+                  int head_dim, float scale, handle out, int64_t window, handle sinks) {
   const char* call = "attention";
   Attending a(call, q, k_cache, v_cache, start, kv_heads, head_dim, scale, out);
-  const Array sinks(call, "sinks", sinks_, Kind::f32, {ANY});
-  require(sinks.size(0) == 0 || sinks.size(0) == a.args.heads, call,
-          std::to_string(sinks.size(0)) + " sinks do not fit " + std::to_string(a.args.heads) + " heads");
   require(window >= 0, call, "the window is negative");
   if (window > 0) a.args.window = window;
-  if (sinks.size(0) > 0) a.args.sinks = sinks.data<float>();
+  a.args.sinks = optional(call, "sinks", sinks, {a.args.heads});
   return moving(a.args, a.room, &Engine::attention);
 }
 
@@ -109,7 +94,7 @@ Checked conv_step(const Engine&, handle x_, handle state_, handle weight_, handl
           "state must have 3 rows, or 9 for inputs 3 tokens apart");
   const Array weight(call, "weight", weight_, Kind::f32, {CONV_TAPS, x.size(1)});
   const Array out(call, "out", out_, Kind::f32, {x.size(0), x.size(1)}, true);
-  const ConvArgs args = {x, weight, state, out, x.size(0), x.size(1), static_cast<int>(dilation)};
+  const ConvJob args = {x, weight, state, out, x.size(0), x.size(1), 0, 0, static_cast<int>(dilation)};
   return {[args](Engine& e, int64_t) { e.conv_step(args); }};
 }
 
@@ -120,11 +105,11 @@ Checked delta_net(const Engine&, handle qkv_, handle g_, handle beta_, handle st
   const int64_t v_heads = state.size(0), dk = state.size(1), dv = state.size(2);
   check_heads(call, v_heads, dk);
   check_heads(call, v_heads, dv);
-  require(k_heads > 0 && v_heads % k_heads == 0, call,
-          std::to_string(v_heads) + " value heads do not share " + std::to_string(k_heads) + " key heads");
+  require(k_heads > 0 && v_heads % k_heads == 0, call, v_heads, " value heads do not share ", k_heads,
+          " key heads");
   const Array qkv(call, "qkv", qkv_, Kind::f32, {ANY, 2 * k_heads * dk + v_heads * dv});
   const Array g(call, "g", g_, Kind::f32, {qkv.size(0), v_heads});
-  const Array beta(call, "beta", beta_, Kind::f32, {qkv.size(0), v_heads});
+  const Array beta(call, "beta", beta_, Kind::f32, {g.size(0), g.size(1)});
   const Array out(call, "out", out_, Kind::f32, {qkv.size(0), v_heads * dv}, true);
   const DeltaArgs args = {qkv, g, beta, state, out, qkv.size(0), k_heads, static_cast<int>(v_heads),
                           static_cast<int>(dk), static_cast<int>(dv), tiled, eps, scale};
@@ -140,7 +125,7 @@ Checked choose_blocks(const Engine&, handle q_, handle raw_, handle keys_, int64
   const Array q(call, "q", q_, Kind::f32, {ANY, ANY});
   const int64_t heads = q.size(1) / dim;
   require(heads > 0 && heads <= MAX_INDEX_HEADS && heads * dim == q.size(1), call,
-          "q must have 1 to " + std::to_string(MAX_INDEX_HEADS) + " heads as wide as the raw keys");
+          "q must have 1 to ", MAX_INDEX_HEADS, " heads as wide as the raw keys");
   require(ratio > 0 && blocks > 0, call, "ratio and blocks must be positive");
   require(raw.size(0) / ratio <= SCRATCH_BYTES / 8, call, "the context has too many blocks");
   const Array keys(call, "keys", keys_, Kind::f32, {raw.size(0) / ratio, dim}, true);
@@ -160,19 +145,19 @@ Checked attention_chosen(const Engine&, handle q, handle k_cache, handle v_cache
   const char* call = "attention_chosen";
   const Attending a(call, q, k_cache, v_cache, start, kv_heads, head_dim, scale, out);
   const Array chosen(call, "chosen", chosen_, Kind::i32, {a.args.n, ANY});
-  const int32_t* ids = chosen;
-  const int64_t width = chosen.size(1), n = a.args.n, ctx = start + n + a.room;
-  return {[args = a.args, ids, width](Engine& e, int64_t at) {
+  const int64_t ctx = start + a.args.n + a.room;
+  return {[=, args = a.args](Engine& e, int64_t at) {
             AttentionArgs moved = args;
             moved.start += at;
-            e.attention_chosen(moved, ids, width);
+            e.attention_chosen(moved, chosen, chosen.size(1));
           },
           a.room,
           [=] {
             const auto none = [](int32_t position) { return position < 0; };
-            for (const int32_t* row = ids; row < ids + n * width; row += width) {
-              const int32_t* end = std::find_if(row, row + width, none);
-              require(end != row && std::all_of(end, row + width, none), call,
+            const int32_t* row = chosen;
+            for (int64_t i = 0; i < chosen.size(0); ++i, row += chosen.size(1)) {
+              const int32_t* end = std::find_if(row, row + chosen.size(1), none);
+              require(end != row && std::all_of(end, row + chosen.size(1), none), call,
                       "a row of chosen must hold positions, then -1");
               check_ids(call, row, end - row, ctx);
             }
@@ -196,16 +181,29 @@ Checked latent_attention(const Engine&, handle q_, handle tail_, handle cache_, 
   const Array q(call, "q", q_, Kind::f32, {ANY, ANY});
   const Array tail(call, "tail", tail_, Kind::f32, {q.size(0), ANY});
   require(heads > 0 && q.size(1) % heads == 0 && tail.size(1) % heads == 0, call,
-          "the columns of q and tail must be multiples of the " + std::to_string(heads) + " heads");
+          "the columns of q and tail must be multiples of the ", heads, " heads");
   const int64_t latent = q.size(1) / heads, more = tail.size(1) / heads;
   const LatentRows cache(call, cache_, latent, more, false);
   const Array out(call, "out", out_, Kind::f32, {q.size(0), q.size(1)}, true);
   const int64_t room = check_span(call, start, q.size(0), cache.size(0));
   AttentionArgs args = {q, cache, cache, KV_LATENT, out, q.size(0), start, static_cast<int>(heads), 1,
                         static_cast<int>(latent + more), scale};
-  args.tail = tail.data<float>();
+  args.tail = tail;
   args.value_dim = static_cast<int>(latent);
   return moving(args, room, &Engine::attention);
+}
+
+}  // namespace
+
+void define_sequence(nb::class_<Engine>& engine, nb::class_<Program>& program) {
+  define<&store_kv>(engine, program, "store_kv");
+  define<&attention>(engine, program, "attention");
+  define<&store_latent>(engine, program, "store_latent");
+  define<&latent_attention>(engine, program, "latent_attention");
+  define<&conv_step>(engine, program, "conv_step");
+  define<&delta_net>(engine, program, "delta_net");
+  define<&choose_blocks>(engine, program, "choose_blocks");
+  define<&attention_chosen>(engine, program, "attention_chosen");
 }
 
 }  // namespace stoker

@@ -11,8 +11,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
-#include <limits>
-#include <string>
 #include <vector>
 
 #include "arrays.h"
@@ -20,7 +18,7 @@
 
 namespace stoker {
 
-constexpr int64_t NO_LIMIT = std::numeric_limits<int64_t>::max();
+constexpr int64_t NO_LIMIT = INT64_MAX;
 
 // What is left of a call behind the checks of its arguments.
 struct Checked {
@@ -47,8 +45,8 @@ class Program {
   // Runs calls first, first + 1, ... `at` positions further on than they were noted. Returns the number
   // of the first call that was not ready, which it left alone, else size().
   int64_t run(int64_t at, int64_t first) {
-    require(at >= 0 && at <= room_, "run", "position " + std::to_string(at) + " is not in the context");
-    require(first >= 0 && first <= size(), "run", "there is no call " + std::to_string(first));
+    require(at >= 0 && at <= room_, "run", "position ", at, " is not in the context");
+    require(first >= 0 && first <= size(), "run", "there is no call ", first);
     nanobind::gil_scoped_release free;
     for (int64_t i = first; i < size(); ++i) {
       const Checked& call = calls_[static_cast<size_t>(i)];
@@ -81,5 +79,12 @@ struct Op<check> {
     program.add(check(program.engine(), arguments...), nanobind::make_tuple(arguments...));
   }
 };
+
+// An operation of the engine, and of the program that notes it.
+template <auto check>
+void define(nanobind::class_<Engine>& engine, nanobind::class_<Program>& program, const char* name) {
+  engine.def(name, &Op<check>::now);
+  program.def(name, &Op<check>::note);
+}
 
 }  // namespace stoker

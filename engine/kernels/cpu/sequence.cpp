@@ -10,7 +10,6 @@
 namespace stoker {
 
 void Engine::store_kv(const StoreKvArgs& a) {
-  const Call call(busy_);
   const int64_t cols = static_cast<int64_t>(a.kv_heads) * a.head_dim;
   for_rows(a.n, cols, [&](int64_t i, int thread) {
     ops_.store_kv[a.format]({a.k + i * cols, a.v + i * cols, a.k_cache, a.v_cache, a.start + i, a.kv_heads,
@@ -19,10 +18,10 @@ void Engine::store_kv(const StoreKvArgs& a) {
 }
 
 void Engine::store_latent(const StoreLatentArgs& a) {
-  const Call call(busy_);
   const int64_t cols = a.latent + a.more;
   for_rows(a.n, cols, [&](int64_t i, int) {
-    ops_.store_latent(a.c + i * a.latent, a.latent, a.tail + i * a.more, a.more, a.cache + (a.start + i) * cols);
+    uint16_t* row = a.cache + (a.start + i) * cols;
+    ops_.store_latent(a.c + i * a.latent, a.latent, a.tail + i * a.more, a.more, row);
   });
 }
 
@@ -42,8 +41,7 @@ void Engine::attention(const AttentionArgs& a) {
     step = (step + 1) / 2;
   const int64_t per_row = static_cast<int64_t>(a.kv_heads) * head_parts();
   const int64_t record = attention_record(value_dim), span_size = a.n * a.heads * record;
-  const size_t state_bytes = split ? static_cast<size_t>(spans * span_size) * sizeof(float) : 0;
-  auto* states = reinterpret_cast<float*>(states_.at_least(state_bytes));
+  float* states = states_.floats(split ? spans * span_size : 0);
   pool_.run(row_units * per_row, [&](int64_t unit, int thread) {
     const int kv_head = static_cast<int>(unit % per_row / head_parts());
     const int first = static_cast<int>(unit % head_parts()) * step;
@@ -63,24 +61,24 @@ void Engine::attention(const AttentionArgs& a) {
     const int head = static_cast<int>(i % a.heads), first = head % group / step * step;
     const int head0 = head - head % group + first, count = std::min(step, group - first);
     const int64_t own = first_key(a.start + row, a.window) / KEY_SPAN;  // its first span
-    ops_.join_attention(
-        states + (own - first_span) * span_size + (a.n * head0 + row * count + head - head0) * record, span_size,
-        (a.start + row) / KEY_SPAN + 1 - own, a.sinks == nullptr ? nullptr : a.sinks + head, value_dim,
-        a.out + i * value_dim);
+    const int64_t query = a.n * head0 + row * count + head - head0;
+    ops_.join_attention(states + (own - first_span) * span_size + query * record, span_size,
+                        (a.start + row) / KEY_SPAN + 1 - own, a.sinks == nullptr ? nullptr : a.sinks + head,
+                        value_dim, a.out + i * value_dim);
   });
 }
 
-void Engine::conv_step(const ConvArgs& a) {
-  const Call call(busy_);
+void Engine::conv_step(const ConvJob& all) {
   constexpr int64_t step = 256;
-  for_rows((a.channels + step - 1) / step, a.n * step, [&](int64_t i, int) {
-    ops_.conv_step({a.x, a.weight, a.state, a.out, a.n, a.channels, i * step,
-                    std::min((i + 1) * step, a.channels), a.dilation});
+  for_rows((all.channels + step - 1) / step, all.tokens * step, [&](int64_t i, int) {
+    ConvJob part = all;
+    part.channels0 = i * step;
+    part.channels1 = std::min((i + 1) * step, all.channels);
+    ops_.conv_step(part);
   });
 }
 
 void Engine::delta_net(const DeltaArgs& a) {
-  const Call call(busy_);
   const int64_t keys = static_cast<int64_t>(a.k_heads) * a.dk;
   const int64_t row = 2 * keys + static_cast<int64_t>(a.v_heads) * a.dv;
   const int repeats = a.v_heads / a.k_heads;

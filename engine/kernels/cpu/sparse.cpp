@@ -1,8 +1,8 @@
 // Attention over chosen positions: which ones, and their keys and values side by side (contract, point 7d).
 //
-// The chosen keys and values are copied into a small cache of the same layout, and attention walks over that as
-// over any other: a query of many sees a few thousand positions, whatever the context. Where a query sees all
-// positions, nothing is copied and the bits are the same.
+// The chosen keys and values are copied into a small cache of the same layout, and attention walks over that
+// as over any other: a query of many sees a few thousand positions, whatever the context. Where a query sees
+// all positions, nothing is copied and the bits are the same.
 #include "contract.h"
 #include "engine.h"
 
@@ -17,7 +17,8 @@ namespace {
 constexpr int64_t SCORED_ROWS = 16;  // queries that are scored at a time
 
 const FormatOps& f32(const OpTable& ops) {
-  return *std::find_if(ops.formats, ops.formats + ops.format_count, [](const FormatOps& f) { return f.id == 0; });
+  const auto same = [](const FormatOps& f) { return f.id == 0; };
+  return *std::find_if(ops.formats, ops.formats + ops.format_count, same);
 }
 
 // Of `lines` rows with KEY_CHUNK items each: the items at `at` become those at `to_at`.
@@ -56,8 +57,7 @@ void Engine::choose_blocks(const ChooseArgs& a) {
   for (int64_t first = 0; first < a.n; first += SCORED_ROWS) {
     const int64_t rows = std::min(SCORED_ROWS, a.n - first), heads = rows * a.heads;
     const bool scored = whole(first + rows - 1) > a.blocks;
-    const size_t held = scored ? static_cast<size_t>(heads * most) * sizeof(float) : 0;
-    auto* products = reinterpret_cast<float*>(products_.at_least(held));  // [most][heads of the rows]
+    float* products = products_.floats(scored ? heads * most : 0);  // [most][heads of the rows]
     const auto* queries = reinterpret_cast<const uint8_t*>(a.q + first * a.heads * a.dim);
     if (scored) matmul({{{queries, &f32(ops_), heads, a.dim}, products}}, a.keys, most);
     for_rows(rows, most * a.heads, [&](int64_t row, int thread) {
@@ -77,7 +77,8 @@ void Engine::choose_blocks(const ChooseArgs& a) {
           return score[x] > score[y] || (score[x] == score[y] && x < y);
         });
         std::sort(order, order + a.blocks);
-        for (int64_t b = 0; b < a.blocks; ++b, out += a.ratio) std::iota(out, out + a.ratio, order[b] * a.ratio);
+        for (int64_t b = 0; b < a.blocks; ++b, out += a.ratio)
+          std::iota(out, out + a.ratio, order[b] * a.ratio);
         tail = blocks * a.ratio;
       }
       std::iota(out, out + (seen - tail), static_cast<int32_t>(tail));
@@ -87,7 +88,8 @@ void Engine::choose_blocks(const ChooseArgs& a) {
 }
 
 // Keys and values of the `count` chosen positions, as the first ones of another cache.
-void Engine::gather(const AttentionArgs& a, const int32_t* chosen, int64_t count, uint8_t* keys, uint8_t* values) {
+void Engine::gather(const AttentionArgs& a, const int32_t* chosen, int64_t count, uint8_t* keys,
+                    uint8_t* values) {
   const int64_t d = a.head_dim, codes = KEY_CHUNK * d;
   const bool q8 = a.format == KV_Q8_0;
   const int64_t head_bytes = q8 ? codes / 32 * 34 : 2 * codes, chunks = (count + KEY_CHUNK - 1) / KEY_CHUNK;
@@ -122,8 +124,8 @@ void Engine::attention_chosen(const AttentionArgs& a, const int32_t* chosen, int
   part.n = 0;  // queries at the start that see every position
   while (part.n < a.n && count(part.n) == a.start + part.n + 1) ++part.n;
   attention(part);
-  const size_t bytes = static_cast<size_t>((width + KEY_CHUNK - 1) / KEY_CHUNK * KEY_CHUNK * 2 * a.kv_heads) *
-                       static_cast<size_t>(a.head_dim);
+  const int64_t chunks = (width + KEY_CHUNK - 1) / KEY_CHUNK;
+  const int64_t bytes = chunks * KEY_CHUNK * 2 * a.kv_heads * a.head_dim;
   uint8_t *keys = chosen_keys_.at_least(bytes), *values = chosen_values_.at_least(bytes);
   part.k_cache = keys;
   part.v_cache = values;

@@ -249,7 +249,7 @@ void check_rows(Random& random) {
     on_all("conv_step", n * cols, [&](Engine& e, float* out) {
       Guarded<float> state(9 * cols);
       std::copy(more.data(), more.data() + 9 * cols, state.data());
-      e.conv_step({x.data(), more.data(), state.data(), out, n, cols, 3});
+      e.conv_step({x.data(), more.data(), state.data(), out, n, cols, 0, 0, 3});
     });
     on_all("add", n * cols, [&](Engine& e, float* out) { e.add(out, more.data(), n * cols); }, x.data());
     on_all("add_row", n * cols, [&](Engine& e, float* out) { e.add_row(out, w.data(), n, cols); }, x.data());
@@ -283,7 +283,7 @@ void check_rows(Random& random) {
     fill(cos, half, random);
     fill(sin, half, random);
     on_all("head_norm_rope", n * cols, [&](Engine& e, float* out) {
-      e.head_norm_rope(out, n, 1, static_cast<int>(cols), w.data(), 1e-6f, cos.data(), sin.data(), half, 0);
+      e.rope({out, cos.data(), sin.data(), n, 0, half, 1, static_cast<int>(cols), 0, false, w.data(), 1e-6f});
     }, x.data());
     on_all("rope", n * cols, [&](Engine& e, float* out) {
       e.rope({out, cos.data(), sin.data(), n, 0, half, 1, static_cast<int>(cols), 6, true});
