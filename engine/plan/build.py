@@ -82,7 +82,9 @@ def _read_drafts(source: PlanSource, blocks: int) -> int:
     if not 0 <= drafts < blocks:
         raise source.bad_key(key, f"less than the {blocks} blocks")
     for block in range(blocks - drafts, blocks):
-        source.leave_out_block(block)
+        source.leave_out(f"blk.{block}.")
+    if drafts:
+        source.leave_out("output_extra.weight")  # ik_llama.cpp's: a head for drafts
     return drafts
 
 

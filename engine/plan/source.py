@@ -137,9 +137,9 @@ class PlanSource:
     def has_tensor(self, name: str) -> bool:
         return name in self.file.tensors
 
-    def leave_out_block(self, layer: int) -> None:
-        """Nobody will ask for the tensors of this layer, and that is right."""
-        self._left_out.append(f"blk.{layer}.")
+    def leave_out(self, prefix: str) -> None:
+        """Nobody will ask for the tensors whose names begin so, and that is right."""
+        self._left_out.append(prefix)
 
     def check_fixed(self, family: Family) -> None:
         """Refuse keys whose value asks for something that the graph does not do."""

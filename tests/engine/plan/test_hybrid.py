@@ -68,9 +68,15 @@ def test_every_fourth_layer_is_attention_unless_the_file_says_otherwise(tmp_path
 
 
 def test_blocks_that_draft_are_left_out(tmp_path: Path) -> None:
-    plan = plan_of(tmp_path, replace(SMALL, drafts=1))
-    assert kinds(plan) == "dddA"
-    assert not any(ref.name.startswith("blk.4.") for ref in plan.dense_tensors)
+    drafting = replace(SMALL, drafts=1)
+    head = {"output_extra.weight": (SMALL.vocab, SMALL.embd)}
+    for shapes in (drafting.tensor_shapes(), drafting.tensor_shapes() | head):
+        plan = plan_of(tmp_path, drafting, shapes=shapes)
+        assert kinds(plan) == "dddA"
+        left_out = ("blk.4.", "output_extra")
+        assert not any(ref.name.startswith(left_out) for ref in plan.dense_tensors)
+    with pytest.raises(UnsupportedModelError, match="output_extra"):
+        plan_of(tmp_path, shapes=SMALL.tensor_shapes() | head)
 
 
 def test_queries_and_gates_take_turns_in_their_tensor(tmp_path: Path) -> None:
