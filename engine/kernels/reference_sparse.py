@@ -17,7 +17,7 @@ def block_keys(
     raw: Cache, count: int, ratio: int, weight: Floats, eps: float, cos: Floats, sin: Floats
 ) -> Floats:
     """Of blocks 0 .. count - 1 of `ratio` positions, [count, dim]."""
-    parts = raw[: count * ratio].astype(_F).reshape(count, ratio, -1)
+    parts = raw[: count * ratio].astype(_F).reshape(count, ratio, raw.shape[-1])
     with np.errstate(all="ignore"):
         mean = parts[:, 0]
         for i in range(1, ratio):
