@@ -27,6 +27,7 @@ class _HalfCache:
     def __init__(self, k_cache: Cache, v_cache: Cache, kv_heads: int, head_dim: int) -> None:
         self.keys = k_cache.reshape(-1, kv_heads, head_dim, KEY_CHUNK)
         self.values = v_cache.reshape(-1, kv_heads, KEY_CHUNK, head_dim)
+        self.chunks = len(self.keys)
 
     def put(self, chunk: int, slot: int, k: Floats, v: Floats) -> None:
         with np.errstate(over="ignore"):
@@ -61,6 +62,7 @@ class _Q8Cache:
         k = k_cache.reshape(-1, kv_heads, codes // Q8_BLOCK * 34)
         v = v_cache.reshape(k.shape)
         shape = k.shape[:2]
+        self.chunks = len(k)
         self.keys = k[:, :, :codes].view(np.int8).reshape(*shape, head_dim // 4, KEY_CHUNK, 4)
         self.values = v[:, :, :codes].view(np.int8).reshape(*shape, KEY_CHUNK, head_dim)
         self.key_scales = k[:, :, codes:].view(np.float16).reshape(*shape, blocks, KEY_CHUNK)
@@ -107,6 +109,7 @@ class _LatentCache:
 
     def __init__(self, cache: Cache, values: int) -> None:
         self.rows = cache.reshape(-1, KEY_CHUNK, cache.shape[1])
+        self.chunks = len(self.rows)
         self.values = values
 
     def scores(self, q: Floats, chunk: int, owner: NDArray[np.int64]) -> Floats:
@@ -143,7 +146,7 @@ def store_kv(
     cache = _open(k_cache, v_cache, cols // head_dim, head_dim)
     with np.errstate(all="ignore"):
         for i in range(n):
-            chunk, slot = divmod(start + i, KEY_CHUNK)
+            chunk, slot = divmod((start + i) % len(k_cache), KEY_CHUNK)
             cache.put(chunk, slot, k[i].reshape(-1, head_dim), v[i].reshape(-1, head_dim))
 
 
@@ -229,7 +232,7 @@ def _attend_span(
     o = np.zeros((heads, value_dim), _F)
     start = max(span, seen.start // KEY_CHUNK * KEY_CHUNK)
     for position in range(start, min(span + KEY_SPAN, seen.stop), KEY_CHUNK):
-        chunk = position // KEY_CHUNK
+        chunk = position // KEY_CHUNK % cache.chunks
         visible = slice(max(seen.start - position, 0), min(seen.stop - position, KEY_CHUNK))
         score = cache.scores(q, chunk, owner)[:, visible] * scale
         top = np.fmax(m, np.fmax.reduce(score, axis=-1))

@@ -14,7 +14,8 @@ runs one call at a time.
 The key/value cache of one layer is two float16 (or uint16) arrays `[ctx, kv_heads * head_dim]`, ctx
 a multiple of 64. Both are stored in chunks of 64 positions: chunk c takes the bytes of rows
 64c..64c+63, keys as `[kv_heads, head_dim, 64]`, values as `[kv_heads, 64, head_dim]`. So whole
-chunks may be copied or dropped by row ranges, single positions may not.
+chunks may be copied or dropped by row ranges, single positions may not. A cache may have fewer rows
+than there are positions: position p has row p mod ctx, and later ones overwrite it.
 
 A Q8_0 cache is two uint8 arrays `[ctx, kv_heads * head_dim / 32 * 34]`, head_dim a multiple of 32.
 A chunk holds for each key/value head int8 codes, keys `[head_dim / 4, 64, 4]`, values
@@ -175,7 +176,8 @@ class Operations:
     def store_kv(
         self, k: Floats, v: Floats, k_cache: Cache, v_cache: Cache, start: int, head_dim: int
     ) -> None:
-        """Put k and v [n, kv_heads * head_dim] into the cache; row i at position start + i."""
+        """Put k and v [n, kv_heads * head_dim], n <= ctx, into the cache; row i at position
+        start + i."""
         self._calls.store_kv(k, v, k_cache, v_cache, start, head_dim)
 
     def attention(
@@ -193,7 +195,7 @@ class Operations:
     ) -> None:
         """Causal attention: query row i, at position start + i, sees positions 0..start + i, with a
         window only the last `window` of them. sinks[heads] are the scores of keys without values
-        that every query sees too."""
+        that every query sees too. Positions from ctx on need a window of at most ctx - n + 1."""
         self._calls.attention(
             q, k_cache, v_cache, start, kv_heads, head_dim, scale, out, window, sinks
         )

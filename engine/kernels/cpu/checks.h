@@ -33,7 +33,7 @@ inline MatrixRef matrix(const OpTable& ops, const char* call, uint64_t address, 
 
 // Returns how many positions are left behind the span.
 inline int64_t check_span(const char* call, int64_t start, int64_t n, int64_t ctx) {
-  require(start >= 0 && start + n <= ctx, call,
+  require(start >= 0 && start <= ctx - n, call,
           "positions ", start, "..", start + n - 1, " are not in a context of ", ctx);
   return ctx - start - n;
 }

@@ -40,7 +40,8 @@
 //      M = max(m, m'), a = exp(m - M), b = exp(m' - M): l = l * a + l' * b, o[i] = o[i] * a + o'[i] * b
 //    out[i] = o[i] / l. Spans may be computed in any order. With a window of w the query at position p sees
 //    the keys p - w < j <= p: chunks and spans without a visible key are left out, so the first state is that
-//    of the first span with one. A head with a sink s has behind the last span, once per query,
+//    of the first span with one. A cache of R rows holds position p in row p mod R, so a query may see no
+//    position R or more before the last one stored. A head with a sink s has behind the last span, once per query,
 //      M = max(m, s) (NaN never wins), a = exp(m - M): l = l * a + exp(s - M), o[i] = o[i] * a
 // 7b. The same over a Q8_0 cache: keys, values and queries in blocks of 32 dimensions, codes and scales as
 //    in 1, the scales of the cache (dk, dv) rounded to binary16, that of the query (dq) not.

@@ -72,7 +72,7 @@ struct StoreKvArgs {
   uint8_t* k_cache;
   uint8_t* v_cache;
   KvFormat format;
-  int64_t n, start;
+  int64_t n, start, rows;  // as AttentionArgs
   int kv_heads, head_dim;
 };
 
@@ -90,7 +90,7 @@ struct AttentionArgs {
   const uint8_t* v_cache;
   KvFormat format;
   float* out;
-  int64_t n, start;
+  int64_t n, start, rows;  // of the cache: position p lies at p mod rows
   int heads, kv_heads, head_dim;
   float scale;
   int64_t window = NO_WINDOW;

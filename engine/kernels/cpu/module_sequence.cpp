@@ -35,7 +35,7 @@ struct Attending {
   AttentionArgs args;
   int64_t room;
   Attending(const char* call, handle q_, handle k_cache, handle v_cache, int64_t start, int kv_heads,
-            int head_dim, float scale, handle out_) {
+            int head_dim, float scale, handle out_, int64_t window = 0) {
     check_heads(call, kv_heads, head_dim);
     const int64_t kv_cols = static_cast<int64_t>(kv_heads) * head_dim;
     const Array q(call, "q", q_, Kind::f32, {ANY, ANY});
@@ -43,8 +43,10 @@ struct Attending {
             "the columns of q must be a multiple of kv_heads * head_dim");
     const Array out(call, "out", out_, Kind::f32, {q.size(0), q.size(1)}, true);
     const Caches caches(call, k_cache, v_cache, kv_heads, head_dim, false);
-    room = check_span(call, start, q.size(0), caches.k.size(0));
-    args = {q, caches.k, caches.v, caches.format, out, q.size(0), start,
+    const int64_t rows = caches.k.size(0);
+    const bool ring = window > 0 && window <= rows - q.size(0) + 1;
+    room = check_span(call, start, q.size(0), ring ? NO_LIMIT : rows);
+    args = {q, caches.k, caches.v, caches.format, out, q.size(0), start, rows,
             static_cast<int>(q.size(1) / head_dim), kv_heads, head_dim, scale};
   }
 };
@@ -70,15 +72,16 @@ Checked store_kv(const Engine&, handle k_, handle v_, handle k_cache, handle v_c
           "the columns of k must be a multiple of head_dim");
   const int kv_heads = static_cast<int>(k.size(1) / head_dim);
   const Caches caches(call, k_cache, v_cache, kv_heads, head_dim, true);
-  const int64_t room = check_span(call, start, k.size(0), caches.k.size(0));
-  const StoreKvArgs args = {k, v, caches.k, caches.v, caches.format, k.size(0), start, kv_heads, head_dim};
+  const int64_t rows = caches.k.size(0), room = check_span(call, start, k.size(0), NO_LIMIT);
+  require(k.size(0) <= rows, call, k.size(0), " positions do not fit ", rows);
+  const StoreKvArgs args = {k, v, caches.k, caches.v, caches.format, k.size(0), start, rows, kv_heads, head_dim};
   return moving(args, room, &Engine::store_kv);
 }
 
 Checked attention(const Engine&, handle q, handle k_cache, handle v_cache, int64_t start, int kv_heads,
                   int head_dim, float scale, handle out, int64_t window, handle sinks) {
   const char* call = "attention";
-  Attending a(call, q, k_cache, v_cache, start, kv_heads, head_dim, scale, out);
+  Attending a(call, q, k_cache, v_cache, start, kv_heads, head_dim, scale, out, window);
   require(window >= 0, call, "the window is negative");
   if (window > 0) a.args.window = window;
   a.args.sinks = optional(call, "sinks", sinks, {a.args.heads});
@@ -186,8 +189,8 @@ Checked latent_attention(const Engine&, handle q_, handle tail_, handle cache_, 
   const LatentRows cache(call, cache_, latent, more, false);
   const Array out(call, "out", out_, Kind::f32, {q.size(0), q.size(1)}, true);
   const int64_t room = check_span(call, start, q.size(0), cache.size(0));
-  AttentionArgs args = {q, cache, cache, KV_LATENT, out, q.size(0), start, static_cast<int>(heads), 1,
-                        static_cast<int>(latent + more), scale};
+  AttentionArgs args = {q, cache, cache, KV_LATENT, out, q.size(0), start, cache.size(0),
+                        static_cast<int>(heads), 1, static_cast<int>(latent + more), scale};
   args.tail = tail;
   args.value_dim = static_cast<int>(latent);
   return moving(args, room, &Engine::attention);

@@ -55,7 +55,7 @@ struct AttentionJob {
   const uint8_t* k_cache;
   const uint8_t* v_cache;
   float* out;
-  int64_t start, row0, row1;
+  int64_t start, chunks, row0, row1;  // chunks: of the cache; chunk c lies at c mod chunks
   int head0, head1, heads, kv_head, kv_heads, head_dim;
   float scale;
   int64_t window;

@@ -129,8 +129,12 @@ def test_experts_that_are_all_absent(k: Kernels) -> None:
 
 def test_positions_out_of_range(k: Kernels) -> None:
     cache = np.zeros((64, 32), np.float16)
-    with pytest.raises(KernelError, match=r"positions 63\.\.64 are not in a context of 64"):
-        k.store_kv(zeros(2, 32), zeros(2, 32), cache, cache.copy(), 63, 16)
+    with pytest.raises(KernelError, match=r"store_kv: 65 positions do not fit 64"):
+        k.store_kv(zeros(65, 32), zeros(65, 32), cache, cache.copy(), 0, 16)
+    for window in (0, 64):
+        with pytest.raises(KernelError, match=r"positions 63\.\.64 are not in a context of 64"):
+            k.attention(zeros(2, 32), cache, cache, 63, 2, 16, 1.0, zeros(2, 32), window)
+    k.attention(zeros(2, 32), cache, cache, 63, 2, 16, 1.0, zeros(2, 32), 63)
     with pytest.raises(KernelError, match=r"positions -1"):
         k.attention(zeros(1, 32), cache, cache, -1, 2, 16, 1.0, zeros(1, 32))
     with pytest.raises(KernelError, match="multiple of 64"):

@@ -217,6 +217,44 @@ def test_attention_does_not_depend_on_the_prompt_chunk(
         assert_same_bits(out, whole)
 
 
+@settings(max_examples=30, deadline=None)
+@given(
+    kind=kinds,
+    window=st.sampled_from([1, 3, 64, 65, 130, 512, 700]),
+    most=st.sampled_from([1, 5, 40]),
+    spare=st.sampled_from([0, 1]),
+    length=st.integers(1, 1400),
+    seed=seeds,
+)
+def test_a_ring_is_as_good_as_all_positions(
+    kind: str, window: int, most: int, spare: int, length: int, seed: int
+) -> None:
+    """Steps over up to `most` tokens at the end of a long timeline."""
+    rng = np.random.default_rng(seed)
+    rows, done = -(-(window - 1 + most) // 64) * 64 + 64 * spare, max(length - 70, 0)
+    whole = empty_caches(kind, length, 64)
+    k, v, q = normal(rng, length, 64), normal(rng, length, 64), normal(rng, length, 192)
+    reference.store_kv(k[:done], v[:done], *whole, 0, 32)
+    rings = {isa: empty_caches(kind, rows - 64, 64) for isa in ("numpy", *available_isas())}
+    for ring in rings.values():
+        assert len(ring[0]) == rows
+        reference.store_kv(k[:done], v[:done], *ring, 0, 32)
+    while done < length:
+        step = slice(done, done + int(rng.integers(1, most + 1)))
+        reference.store_kv(k[step], v[step], *whole, done, 32)
+        want = reference.attention(q[step], *whole, done, 2, 32, 0.2, window)
+        for isa, ring in rings.items():
+            if isa == "numpy":
+                reference.store_kv(k[step], v[step], *ring, done, 32)
+                out = reference.attention(q[step], *ring, done, 2, 32, 0.2, window)
+            else:
+                kernels(isa, 2).store_kv(k[step], v[step], *ring, done, 32)
+                out = np.empty_like(want)
+                kernels(isa, 2).attention(q[step], *ring, done, 2, 32, 0.2, out, window)
+            assert_same_bits(out, want)
+        done += len(want)
+
+
 @settings(max_examples=40, deadline=None)
 @given(n=st.integers(1, 9), channels=st.integers(1, 600), apart=st.sampled_from([1, 3]), seed=seeds)
 def test_conv_step(n: int, channels: int, apart: int, seed: int) -> None:

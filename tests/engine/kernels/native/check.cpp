@@ -137,15 +137,20 @@ void check_attention(Random& random) {
     fill(v, kv_cols, random);
     fill(q, cols, random);
     fill(sinks, s.heads, random);
-    for (const int64_t window : {NO_WINDOW, int64_t{3}, int64_t{70}})
+    for (const int64_t window : {NO_WINDOW, int64_t{3}, int64_t{70}}) {
+      // With a window a ring of so many rows.
+      const int64_t rows = window == NO_WINDOW ? s.ctx : (window - 1 + s.n + 63) / 64 * 64;
       on_all("attention", s.n * cols, [&](Engine& e, float* out) {
-        Guarded<uint16_t> k_cache(s.ctx * kv_cols), v_cache(s.ctx * kv_cols);
-        e.store_kv({k.data(), v.data(), reinterpret_cast<uint8_t*>(k_cache.data()),
-                    reinterpret_cast<uint8_t*>(v_cache.data()), KV_F16, seen, 0, s.kv_heads, s.head_dim});
-        e.attention({q.data(), reinterpret_cast<uint8_t*>(k_cache.data()),
-                     reinterpret_cast<uint8_t*>(v_cache.data()), KV_F16, out, s.n, s.start, s.heads, s.kv_heads,
-                     s.head_dim, 0.125f, window, window == NO_WINDOW ? nullptr : sinks.data()});
+        Guarded<uint16_t> k_cache(rows * kv_cols), v_cache(rows * kv_cols);
+        auto* keys = reinterpret_cast<uint8_t*>(k_cache.data());
+        auto* values = reinterpret_cast<uint8_t*>(v_cache.data());
+        for (int64_t at = 0; at < seen; at += rows)
+          e.store_kv({k.data() + at * kv_cols, v.data() + at * kv_cols, keys, values, KV_F16,
+                      std::min(rows, seen - at), at, rows, s.kv_heads, s.head_dim});
+        e.attention({q.data(), keys, values, KV_F16, out, s.n, s.start, rows, s.heads, s.kv_heads, s.head_dim,
+                     0.125f, window, window == NO_WINDOW ? nullptr : sinks.data()});
       });
+    }
   }
 }
 
@@ -162,7 +167,7 @@ void check_chosen(Random& random) {
       Guarded<uint8_t> k_cache(ctx * kv_cols * 2), v_cache(ctx * kv_cols * 2);
       Guarded<uint16_t> raw(seen * dim);
       Guarded<int32_t> chosen(n * width);
-      e.store_kv({k.data(), v.data(), k_cache.data(), v_cache.data(), format, seen, 0, kv_heads, head_dim});
+      e.store_kv({k.data(), v.data(), k_cache.data(), v_cache.data(), format, seen, 0, ctx, kv_heads, head_dim});
       e.store_latent({key.data(), key.data(), raw.data(), seen, 0, dim, 0});
       Guarded<float> keys(seen / ratio * dim);  // those of blocks before the first query are random
       std::copy(key.data(), key.data() + keys.size(), keys.data());
@@ -176,6 +181,7 @@ void check_chosen(Random& random) {
       args.out = out;
       args.n = n;
       args.start = start;
+      args.rows = ctx;
       args.heads = heads;
       args.kv_heads = kv_heads;
       args.head_dim = head_dim;
@@ -202,7 +208,7 @@ void check_latent(Random& random) {
       Guarded<uint16_t> cache(s.ctx * width);
       auto* bytes = reinterpret_cast<uint8_t*>(cache.data());
       e.store_latent({c.data(), tail.data(), cache.data(), seen, 0, s.latent, s.more});
-      AttentionArgs args = {q.data(), bytes, bytes, KV_LATENT, out, s.n, s.start, s.heads, 1,
+      AttentionArgs args = {q.data(), bytes, bytes, KV_LATENT, out, s.n, s.start, s.ctx, s.heads, 1,
                             static_cast<int>(width), 0.125f};
       args.tail = q_tail.data();
       args.value_dim = s.latent;
