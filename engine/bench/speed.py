@@ -60,7 +60,7 @@ def bench(settings: EngineSettings, work: Workload, as_json: bool, timeline: str
         depth = np.random.default_rng(0).integers(0, engine.plan.vocab, work.depth).tolist()
         for _ in engine.session.read(depth):
             pass
-        engine.session.model.state.keep()  # every run goes back to here
+        engine.session.model.state.keep(work.depth)  # every run goes back to here
         runs, expected = [], Forecast()
         for seed in range(work.repeat):
             if seed == work.repeat - 1:
@@ -105,6 +105,8 @@ def _run(engine: Engine, work: Workload, depth: list[int], seed: int) -> _Run:
     rng = np.random.default_rng(seed + 1)
     prompt = depth + rng.integers(0, vocab, work.prompt_tokens).tolist()
     session.begin(prompt)
+    for _ in session.read(depth):  # what going back may have lost of it
+        pass
     start = time.perf_counter()
     for _ in session.read(prompt):
         pass

@@ -52,6 +52,7 @@ def show_plan(settings: EngineSettings, as_json: bool) -> int:
     for text, size in {
         "dense weights": memory.dense,
         f"context of {memory.context:,} tokens": memory.kv,
+        **({"  of that, whatever the context": memory.fixed} if memory.fixed else {}),
         "scratch and staging": memory.scratch,
         **({"cache of rows of the n-gram table": memory.rows} if memory.rows else {}),
         "program, libraries, vocabulary": memory.reserve,

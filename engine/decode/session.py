@@ -15,7 +15,7 @@ FIRST_STRIDE = 256  # prompt tokens of the first step, before its speed is known
 # What a step over the prompt should not exceed. Shorter steps would hear a click sooner, but small
 # chunks use every expert for few tokens: 128 instead of 512 cost a third of the speed.
 STEP_SECONDS = 3.0
-# Before the last tokens of a prompt a recurrent state is kept: the next prompt mostly begins with
+# What is before the last tokens of a prompt can be gone back to: the next prompt mostly begins with
 # this one, but for the few tokens by which a template opens the answer and, perhaps, its thoughts.
 PROMPT_TAIL = 8
 
@@ -35,8 +35,8 @@ class Session:
     def begin(self, prompt: Sequence[int]) -> int:
         """Keep the longest prefix that the timeline shares with `prompt`; return its length.
 
-        At least the last token of the prompt is left to read: its logits are needed. A model with
-        recurrent layers goes back to the last state that it knows within that prefix. Every
+        At least the last token of the prompt is left to read: its logits are needed. A model that
+        cannot go back to any position goes to the last one that it can within that prefix. Every
         position is computed alike whatever its step, so a reused prefix gives the same bits.
         Raises PromptTooLongError when no room would be left for one answer token, RequestError
         for an empty prompt.
@@ -63,17 +63,18 @@ class Session:
         """
         state = self.model.state
         tail = len(prompt) - PROMPT_TAIL
-        if not state.parts or tail - len(self.tokens) < PROMPT_TAIL:
-            tail = 0  # a step of its own would not be worth it
+        if tail - len(self.tokens) < PROMPT_TAIL:
+            tail = 0  # so little is soon read again
+        cut = tail if state.exact else 0  # where a step has to end for it
         while len(self.tokens) < len(prompt):
             done = len(self.tokens)
             stop = done + self._stride
-            chunk = prompt[done : tail if done < tail < stop else stop]
+            chunk = prompt[done : cut if done < cut < stop else stop]
             start = time.perf_counter()
             self._step(chunk, want_logits=done + len(chunk) == len(prompt))
             spent = time.perf_counter() - start
-            if len(self.tokens) == tail:
-                state.keep()
+            if done < tail <= len(self.tokens):
+                state.keep(tail)
             if len(chunk) == self._stride:
                 if spent > STEP_SECONDS:
                     self._stride = max(self._stride // 2, 1)

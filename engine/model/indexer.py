@@ -6,11 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.kernels.table import Operations
-from engine.model.kv_cache import CHUNK
 from engine.model.rope import Rope
 from engine.model.scratch import F32
 from engine.model.weights import DenseWeights
 from engine.plan.indexer import IndexerSpec
+from engine.tiers.budget import whole_chunks
 
 
 class Indexer:
@@ -26,7 +26,7 @@ class Indexer:
         context: int,
     ) -> None:
         self._spec, self._rope, self._eps = spec, rope, norm_eps
-        rows = -(-context // CHUNK) * CHUNK
+        rows = whole_chunks(context)
         self._raw: NDArray[np.float16] = np.zeros((rows, spec.dim), np.float16)
         self._keys: F32 = np.zeros((rows // spec.ratio, spec.dim), np.float32)
         self._q_norm, self._k_norm = weights.vector(spec.q_norm), weights.vector(spec.k_norm)

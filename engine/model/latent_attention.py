@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from engine.kernels.table import Operations
-from engine.model.kv_cache import CHUNK
 from engine.model.rope import Rope
 from engine.model.scratch import F32, Scratch
 from engine.model.weights import DenseWeights
 from engine.plan.spec import LatentAttentionSpec
+from engine.tiers.budget import whole_chunks
 
 
 class LatentAttention:
@@ -31,7 +31,7 @@ class LatentAttention:
     ) -> None:
         self._spec, self._scratch, self._rope, self._eps = spec, scratch, rope, norm_eps
         # Zero pages until a position is stored (see KVCache).
-        self._rows = np.zeros((-(-context // CHUNK) * CHUNK, spec.row), np.float16)
+        self._rows = np.zeros((whole_chunks(context), spec.row), np.float16)
         self._queries = [weights.matrix(ref) for ref in (spec.q, spec.q_rotated)]
         self._inputs = [weights.matrix(ref) for ref in (spec.c, spec.k_rotated)]
         if spec.q_down and spec.q_norm:

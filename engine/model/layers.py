@@ -12,7 +12,7 @@ from engine.model.attention import Attention
 from engine.model.delta_net import DeltaNet
 from engine.model.experts import Experts
 from engine.model.feed_forward import FeedForward
-from engine.model.kv_cache import KVCache
+from engine.model.kv_cache import KVCache, WindowCache
 from engine.model.latent_attention import LatentAttention
 from engine.model.ngrams import Ngrams
 from engine.model.recurrent_state import RecurrentState
@@ -20,6 +20,7 @@ from engine.model.residual import Residual, bind_residual
 from engine.model.rope import Ropes
 from engine.model.rows import Rows
 from engine.model.scratch import Scratch
+from engine.model.timeline_state import Part, TimelineState
 from engine.model.weights import DenseWeights
 from engine.plan.ngrams import NgramSpec
 from engine.plan.spec import (
@@ -30,6 +31,7 @@ from engine.plan.spec import (
     LatentAttentionSpec,
     ModelPlan,
 )
+from engine.tiers.budget import kv_rows, snapshots
 from engine.tiers.disk import ModelFiles
 from engine.tiers.rows import TableRows
 
@@ -82,15 +84,24 @@ def bind_layers(
     plan: ModelPlan,
     weights: DenseWeights,
     scratch: Scratch,
-    state: RecurrentState,
     files: ModelFiles,
     context: int,
     chunk: int,
     kv: str,
-) -> list[Layer]:
+) -> tuple[list[Layer], TimelineState]:
     """For `context` positions and steps over at most `chunk` tokens; `kv` as the flag."""
     ropes, eps = Ropes(context, weights.vector), plan.norm_eps
-    states = iter(state.parts)
+    recurrent = RecurrentState([shape for x in plan.layers for shape in x.state_shapes])
+    states = iter(recurrent.parts)
+    parts: list[Part] = [recurrent] if recurrent.parts else []
+
+    def cache(spec: AttentionSpec) -> KVCache:
+        rows, sizes = kv_rows(spec, context, chunk), (spec.kv_heads, spec.head_dim, kv)
+        if rows >= context:
+            return KVCache(rows, *sizes)
+        ring = WindowCache(rows, *sizes, spec.window)
+        parts.append(ring)
+        return ring
 
     def mixer(spec: AttentionSpec | LatentAttentionSpec | DeltaNetSpec) -> Mixer:
         if isinstance(spec, DeltaNetSpec):
@@ -98,9 +109,8 @@ def bind_layers(
         if isinstance(spec, LatentAttentionSpec):
             turn = ropes.of(spec.rope)
             return LatentAttention(spec, weights, scratch, turn, eps, context)
-        cache = KVCache(context, spec.kv_heads, spec.head_dim, kv)
         rope = ropes.of(spec.rope) if spec.rope else None
-        return Attention(spec, weights, scratch, rope, eps, cache, context)
+        return Attention(spec, weights, scratch, rope, eps, cache(spec), context)
 
     def feed_forward(spec: ExpertsSpec | FeedForwardSpec) -> Experts | FeedForward:
         if isinstance(spec, ExpertsSpec):
@@ -111,7 +121,7 @@ def bind_layers(
         table = TableRows(spec.table, files)
         return Ngrams(spec, weights, table, eps, chunk, next(states), next(states))
 
-    return [
+    layers = [
         Layer(
             ngrams=ngrams(x.ngrams) if x.ngrams else None,
             mixer_residual=bind_residual(x.mixer_residual, weights, eps, chunk),
@@ -121,8 +131,4 @@ def bind_layers(
         )
         for x in plan.layers
     ]
-
-
-def recurrent_state(plan: ModelPlan) -> RecurrentState:
-    """What the layers remember of a timeline, in the order in which `bind_layers` hands it out."""
-    return RecurrentState([shape for x in plan.layers for shape in x.state_shapes])
+    return layers, TimelineState(parts, snapshots(plan, context, chunk))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from engine.kernels.table import Kernels, Operations, Program
 from engine.model.experts import Experts
 from engine.model.head import Head
-from engine.model.layers import bind_layers, recurrent_state
+from engine.model.layers import bind_layers
 from engine.model.residency_bias import ResidencyBias
 from engine.model.rows import Rows
 from engine.model.scratch import F32, Scratch
@@ -45,9 +45,8 @@ class Transformer:
         self._embedding = weights.matrix(plan.token_embedding)
         self._scratch = Scratch(chunk, plan.cuts)
         self._head = Head(plan, weights, self._scratch, chunk)
-        self.state = recurrent_state(plan)
-        self._layers = bind_layers(
-            plan, weights, self._scratch, self.state, files, context, chunk, kv
+        self._layers, self.state = bind_layers(
+            plan, weights, self._scratch, files, context, chunk, kv
         )
         self._ngrams = [x.ngrams for x in self._layers if x.ngrams]
         self._rows = Rows.zeros(chunk, plan)
@@ -72,13 +71,13 @@ class Transformer:
         """Run `ids` [n], n <= chunk, at positions start, start + 1, ... of the one timeline.
 
         What is before `start` is what earlier steps left; 0 begins anew, any other position must be
-        one that `state` is at. `logits` [m, vocab] receives the last m positions, 0 <= m <= n. The
+        one that `state` holds. `logits` [m, vocab] receives the last m positions, 0 <= m <= n. The
         one token of an `answer` may be routed with the residency bias. Raises DiskReadError.
         """
         n, kernels = len(ids), self.kernels
         self._leaning = self._residency_bias if answer else None
         rows = self._rows.cut(0, n)
-        self.state.begin_step(start)
+        self.state.begin_step(start, start + n)
         for ngrams in self._ngrams:
             ngrams.fetch(ids)
         if len(self._expert_layers):  # a dense model has nothing in the store

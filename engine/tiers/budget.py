@@ -26,7 +26,9 @@ HUGE_PAGE = 2 << 20  # bytes; the slots of each size end within one (see arena.p
 # allocators of threads, tables of experts. Measured.
 GROWTH = 6 << 20
 KV_BLOCKS = {"f16": (1, 2), "q8_0": (32, 34)}  # values of a block of keys or values, and its bytes
+CHUNK = 64  # positions that attention takes at a time; a cache holds whole chunks
 SNAPSHOTS = 4  # earlier states of recurrent layers that are kept, beside the running one
+WINDOW_SNAPSHOTS = 2  # where layers with a window have some too: they are larger
 # Of the experts' inner rows: what is written of them (gate and up in float32, the product in int8),
 # and what the largest part of a layer's experts takes where they come in parts.
 INNER_USED = 9.5 / 15
@@ -88,7 +90,7 @@ class MemoryPlan:
 
     context: int  # tokens
     dense: int
-    kv: int  # keys, values and recurrent states
+    kv: int  # keys, values and recurrent states, and copies of them
     scratch: int
     reserve: int  # the process itself: interpreter, libraries, vocabulary; and pages partly used
     arena: int
@@ -98,6 +100,7 @@ class MemoryPlan:
     reserve_asked: int | None  # what `--reserve` says; None: automatic
     left_free: int = 0  # main memory that other programs are left, outside the budget
     rows: int = 0  # what is kept of tables that stay on the disk
+    fixed: int = 0  # of kv: what does not grow with the context
 
     @property
     def least(self) -> int:
@@ -149,13 +152,16 @@ def plan_memory(
     if context == 0:
         context = min(plan.context, AUTO_CONTEXT)
         room = memory.available if most is None else min(memory.available, most)
-        while context > 1024 and kv_bytes(plan, context, kv) > room // 8:
+        while context > 1024 and kv_bytes(plan, context, chunk, kv) > room // 8:
             context //= 2
     full = sum(size * count for size, count in _slot_sizes(plan).items())
+    copies = snapshots(plan, context, chunk) * copy_bytes(plan, context, chunk, kv)
+    fixed = state_bytes(plan) + copies
     parts = MemoryPlan(
         context=context,
         dense=sum(ref.nbytes for ref in plan.dense_tensors),
-        kv=kv_bytes(plan, context, kv) + (1 + SNAPSHOTS) * state_bytes(plan),
+        kv=kv_bytes(plan, context, chunk, kv) + fixed,
+        fixed=fixed + ring_bytes(plan, context, chunk, kv),
         scratch=scratch_bytes(plan, context, chunk)
         + staging_slots(plan) * largest_slot(plan)
         + spare_bytes(plan),
@@ -190,8 +196,7 @@ def expected_peak(plan: ModelPlan, memory: MemoryPlan, tokens: int, step: int) -
     if share < 1:
         scratch += staging_slots(plan) * largest_slot(plan)
         scratch += spare_bytes(plan) if share else 0
-    states = (1 + SNAPSHOTS) * state_bytes(plan)
-    kv = states + (memory.kv - states) * tokens // memory.context
+    kv = memory.fixed + (memory.kv - memory.fixed) * tokens // memory.context
     return memory.budget - pages - (memory.scratch - scratch) - (memory.kv - kv)
 
 
@@ -273,21 +278,65 @@ def _or_context(parts: MemoryPlan, missing: int) -> str:
     largest context that leaves them."""
     if missing <= 0:
         return ", or close other programs"
-    context = (parts.kv - missing) * parts.context // max(parts.kv, 1) // CTX_STEP * CTX_STEP
+    grows = parts.kv - parts.fixed
+    context = (grows - missing) * parts.context // max(grows, 1) // CTX_STEP * CTX_STEP
     return f", or --ctx {context} or less" if context > 0 else ""
 
 
-def kv_bytes(plan: ModelPlan, context: int, kv: str) -> int:
+def kv_bytes(plan: ModelPlan, context: int, chunk: int, kv: str) -> int:
     """Keys and values of `context` tokens over all layers, stored as `kv`, and the raw keys of
-    indexers, in half precision.
-
-    Layers with a window keep those of all positions too: a prompt may go back to any of them.
-    """
-    values, size = KV_BLOCKS[kv]
+    indexers, in half precision; for steps over at most `chunk` tokens."""
     index = sum(2 * context * x.dim for x in _indexers(plan))
     rows = sum(x.mixer.row for x in plan.layers if isinstance(x.mixer, LatentAttentionSpec))
-    pairs = sum(2 * context * x.kv_heads * x.head_dim // values * size for x in _attentions(plan))
+    pairs = sum(
+        min(kv_rows(x, context, chunk), context) * _pair_bytes(x, kv) for x in _attentions(plan)
+    )
     return index + pairs + KV_BLOCKS["f16"][1] * context * rows
+
+
+def kv_rows(x: AttentionSpec, context: int, chunk: int) -> int:
+    """Positions that the cache of a layer holds. With a window those that the steps to come see,
+    and one step more, if that and copies of it (see TimelineState) take less than all positions."""
+    ring = whole_chunks(x.window - 1 + chunk)
+    if x.window and ring + WINDOW_SNAPSHOTS * copied_rows(x.window) < context:
+        return ring
+    return whole_chunks(context)
+
+
+def copied_rows(window: int) -> int:
+    """Positions of the chunks that a window may touch."""
+    return whole_chunks(window - 1) + CHUNK
+
+
+def ring_bytes(plan: ModelPlan, context: int, chunk: int, kv: str) -> int:
+    """Those of `kv_bytes` in layers that hold a window only."""
+    rings = _rings(plan, context, chunk)
+    return sum(kv_rows(x, context, chunk) * _pair_bytes(x, kv) for x in rings)
+
+
+def copy_bytes(plan: ModelPlan, context: int, chunk: int, kv: str) -> int:
+    """A copy of all that cannot be cut off behind a position."""
+    rings = _rings(plan, context, chunk)
+    return state_bytes(plan) + sum(copied_rows(x.window) * _pair_bytes(x, kv) for x in rings)
+
+
+def snapshots(plan: ModelPlan, context: int, chunk: int) -> int:
+    """How many such copies are kept."""
+    return WINDOW_SNAPSHOTS if _rings(plan, context, chunk) else SNAPSHOTS
+
+
+def whole_chunks(rows: int) -> int:
+    return -(-rows // CHUNK) * CHUNK
+
+
+def _rings(plan: ModelPlan, context: int, chunk: int) -> list[AttentionSpec]:
+    return [x for x in _attentions(plan) if kv_rows(x, context, chunk) < context]
+
+
+def _pair_bytes(x: AttentionSpec, kv: str) -> int:
+    """A key and a value of all heads of a layer."""
+    values, size = KV_BLOCKS[kv]
+    return 2 * x.kv_heads * x.head_dim // values * size
 
 
 def _attentions(plan: ModelPlan) -> list[AttentionSpec]:

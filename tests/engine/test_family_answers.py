@@ -9,8 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from engine.decode.session import PROMPT_TAIL
 from engine.open_model import open_model
 from engine.settings import EngineSettings
+from engine.tiers.budget import ring_bytes
 from tests.builders.geometry import Geometry
 from tests.builders.tiny_model import (
     TINY_GEMMA,
@@ -59,22 +61,46 @@ def test_logits_are_the_same_bytes(tmp_path: Path, geometry: Geometry, mix: str)
         assert logits(replace(base, **change), ids, tmp_path) == expected, name
 
 
-@pytest.mark.parametrize("geometry", [TINY_LAGUNA, TINY_GPT_OSS], ids=["laguna", "gpt-oss"])
-def test_reuse_and_rewind_change_nothing(tmp_path: Path, geometry: Geometry) -> None:
-    """Behind a window too, a prompt may go back to any position."""
-    path = build_tiny(tmp_path / "tiny.gguf", geometry, "q8_0", seed=3).path
-    settings = replace(BASE, model=str(path), chunk=64, profile_dir=str(tmp_path))
-    reusing, fresh = open_model(replace(settings, budget="20%")), open_model(settings)
-    rng, reused = np.random.default_rng(1), 0
-    for _ in range(8):
+WINDOWS = {"laguna": TINY_LAGUNA, "gpt-oss": TINY_GPT_OSS, "gemma4": TINY_GEMMA}
+
+
+@pytest.mark.parametrize("geometry", WINDOWS.values(), ids=list(WINDOWS))
+@pytest.mark.parametrize("kv", ["f16", "q8_0"])
+def test_reuse_and_rewind_change_nothing(tmp_path: Path, geometry: Geometry, kv: str) -> None:
+    """Layers with a window of 24 hold 128 positions; the other engine is asked each time anew, and
+    holds all: its chunk makes a ring too large for this context."""
+    path = build_tiny(tmp_path / "tiny.gguf", replace(geometry, context=700), "q8_0", seed=3).path
+    settings = replace(BASE, model=str(path), kv=kv, profile_dir=str(tmp_path))
+    reusing, fresh = (
+        open_model(replace(settings, chunk=64, budget="20%")),
+        open_model(replace(settings, chunk=512)),
+    )
+    sizes = [(x.plan, 700, chunk, kv) for x, chunk in ((reusing, 64), (fresh, 512))]
+    assert [ring_bytes(*each) > 0 for each in sizes] == [True, False]
+    rng, reused, again = np.random.default_rng(1), 0, 0
+    for back in (0, 500, 9, 60, 104, 105, 106, 150, 600, 5, 300, 40):
         tokens = reusing.session.tokens
-        shared = int(rng.integers(0, len(tokens) + 1))
-        more = rng.integers(0, geometry.vocab, int(rng.integers(1, 90))).tolist()
-        prompt = (tokens[:shared] + more)[:250]
-        reused += reusing.session.begin(prompt)
+        shared = max(len(tokens) - back, 0)
+        more = rng.integers(0, geometry.vocab, int(rng.integers(1, 250))).tolist()
+        prompt = (tokens[:shared] + more)[:690]
+        kept = reusing.session.begin(prompt)
+        reused, again = reused + kept, again + shared - kept
         found = answer(reusing.session, prompt, 3)
         fresh.session.tokens.clear()
-        assert answer(fresh.session, prompt, 3) == found
-    assert reused > 100
+        assert answer(fresh.session, prompt, 3) == found, back
+    assert 0 < again < reused
     reusing.close()
     fresh.close()
+
+
+def test_going_back_a_little_reads_nothing_again(tmp_path: Path) -> None:
+    """And to the end of the last prompt neither, however long the answer."""
+    path = build_tiny(tmp_path / "tiny.gguf", replace(TINY_LAGUNA, context=700), "q8_0").path
+    engine = open_model(replace(BASE, model=str(path), chunk=64, profile_dir=str(tmp_path)))
+    session, prompt = engine.session, [x % 301 for x in range(300)]
+    answer(session, prompt, 100)
+    tokens = list(session.tokens)
+    assert session.begin([*tokens[:395], 1]) == 395
+    answer(session, [*tokens, 1, 2], 150)
+    assert session.begin([*prompt[:295], 7]) == 300 - PROMPT_TAIL
+    engine.close()

@@ -13,7 +13,7 @@ from engine.decode.session import PROMPT_TAIL, Session
 from engine.errors import DiskReadError
 from engine.open_model import Engine, open_model
 from engine.settings import EngineSettings
-from engine.tiers.budget import SNAPSHOTS, kv_bytes, state_bytes
+from engine.tiers.budget import SNAPSHOTS, copy_bytes, kv_bytes, state_bytes
 from tests.builders.families.qwen import Qwen
 from tests.builders.families.qwen4exp import TINY_Q4, Qwen4Exp
 from tests.builders.tiny_model import TINY_HYBRID, build_tiny
@@ -136,6 +136,8 @@ def test_states_are_part_of_the_budget(engines: tuple[Engine, Engine], geometry:
     one = 4 * recurrent * (3 * g.channels + g.v_heads * g.k_dim * g.v_dim)
     if isinstance(g, Qwen4Exp):  # what the convolution of the n-grams saw, and two tokens
         one += 4 * (9 * g.streams * g.embd + 2)
-    assert state_bytes(plan) == one == engines[0].session.model.state.nbytes
-    assert memory.kv == kv_bytes(plan, memory.context, "f16") + (1 + SNAPSHOTS) * one
+    sizes = memory.context, 64, "f16"
+    assert state_bytes(plan) == one == copy_bytes(plan, *sizes)
+    assert memory.fixed == (1 + SNAPSHOTS) * one
+    assert memory.kv == kv_bytes(plan, *sizes) + memory.fixed
     assert recurrent == sum(n.endswith("ssm_a") for n in g.tensor_shapes())

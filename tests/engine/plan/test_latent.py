@@ -79,7 +79,7 @@ def test_the_plan_says_what_the_file_says(tmp_path: Path, g: DeepSeek) -> None:
     kinds = [type(layer.feed_forward) for layer in plan.layers]
     dense = g.dense_layers
     assert kinds == [FeedForwardSpec] * dense + [ExpertsSpec] * (g.layers - dense)
-    assert kv_bytes(plan, 10, "f16") == 10 * g.layers * (g.latent + g.rotated) * 2
+    assert kv_bytes(plan, 10, 64, "f16") == 10 * g.layers * (g.latent + g.rotated) * 2
 
 
 def test_both_conventions_hold_the_same_bytes(tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_what_does_not_fit_is_refused(
 
 def test_rows_are_kept_in_f16_only(tmp_path: Path) -> None:
     plan, memory = plan_of(tmp_path, TINY_V2), MemoryReading(1 << 30, 1 << 30)
-    assert plan_memory(plan, "50%", 64, 64, "f16", memory).kv == kv_bytes(plan, 64, "f16")
+    assert plan_memory(plan, "50%", 64, 64, "f16", memory).kv == kv_bytes(plan, 64, 64, "f16")
     with pytest.raises(SettingError, match="--kv is q8_0"):
         plan_memory(plan, "50%", 64, 64, "q8_0", memory)
 
@@ -199,4 +199,4 @@ def test_sizes_of_real_models(
     assert {x.expert_bytes for x in experts} == {one}
     found = sum(x.count * x.expert_bytes for x in experts) / 2**30
     assert found == pytest.approx(total, rel=0.01)
-    assert kv_bytes(plan, 1, "f16") / 1024 == pytest.approx(kv, rel=0.01)
+    assert kv_bytes(plan, 1, 64, "f16") / 1024 == pytest.approx(kv, rel=0.01)

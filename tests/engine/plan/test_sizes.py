@@ -1,7 +1,8 @@
 """Sizes that the plan gives for real geometries, from files that hold headers and no data.
 
-Expected: bytes of one expert and of all of them, keys and values of a token in F16, recurrent state
-of a timeline; worked out by hand from the published sizes of the models.
+Expected: bytes of one expert and of all of them, what a token adds to keys
+and values in F16, recurrent state of a timeline; worked out by hand from the published sizes of the
+models.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import pytest
 
 from engine.gguf.reader import open_gguf
 from engine.plan.build import build_plan
-from engine.tiers.budget import kv_bytes, plan_memory, state_bytes
+from engine.tiers.budget import copy_bytes, kv_bytes, plan_memory, ring_bytes, state_bytes
 from engine.tiers.hardware import MemoryReading
 from tests.builders.families.gemma4 import GEMMA4_26B
 from tests.builders.families.glm import GLM_355B, GLM_AIR
@@ -29,13 +30,13 @@ from tests.builders.geometry import Geometry
 from tests.builders.synthetic import write_header
 
 MIB, GIB = 1 << 20, 1 << 30
+LONG = 1 << 16  # a context of more positions than any window
 # The cited totals do not count the vocabulary, so a small one writes the same sizes faster.
 REAL = {
     "30B": (Qwen(vocab=8192), "q4_k", 2_654_208, 15.2 * GIB, 96 << 10, 0),
-    # Keys and values of all layers: a window bounds the time, not the memory.
-    "gpt-oss 20b": (GPT_OSS_20B, "mxfp4_moe", 13_219_200, 9.5 * GIB, 48 << 10, 0),
-    "gpt-oss 120b": (GPT_OSS_120B, "mxfp4_moe", 13_219_200, 56.7 * GIB, 72 << 10, 0),
-    "gpt-oss 20b q8_0": (GPT_OSS_20B, "q8_0", 26_438_400, 18.9 * GIB, 48 << 10, 0),
+    "gpt-oss 20b": (GPT_OSS_20B, "mxfp4_moe", 13_219_200, 9.5 * GIB, 24 << 10, 0),
+    "gpt-oss 120b": (GPT_OSS_120B, "mxfp4_moe", 13_219_200, 56.7 * GIB, 36 << 10, 0),
+    "gpt-oss 20b q8_0": (GPT_OSS_20B, "q8_0", 26_438_400, 18.9 * GIB, 24 << 10, 0),
     "OLMoE": (OLMOE_1B_7B, "q4_k", 3_538_944, 16 * 64 * 3_538_944, 128 << 10, 0),
     "Granite 1B": (GRANITE_1B, "q4_k", 884_736, 24 * 32 * 884_736, 48 << 10, 0),
     "Granite 3B": (GRANITE_3B, "q4_k", 1_327_104, 32 * 40 * 1_327_104, 64 << 10, 0),
@@ -54,9 +55,8 @@ REAL = {
     # Keys of the indexers take 3 KiB of a token's, the convolution of the n-grams 0.35 MiB.
     "177B": (FLASH_NEXT, "q8_0", 5_222_400, 119.5 * GIB, 27 << 10, 112.6 * MIB),
     "177B ternary": (FLASH_NEXT, "q2_0", 1_382_400, 24_576 * 1_382_400, 27 << 10, 112.6 * MIB),
-    # Keys and values of all its 40 layers: a window bounds the time, not the memory.
-    "Laguna XS": (LAGUNA_XS, "q4_k", 1_769_472, 16.5 * GIB, 160 << 10, 0),
-    "Gemma 4 26B": (GEMMA4_26B, "q8_0", 6_319_104, 22.6 * GIB, 220 << 10, 0),
+    "Laguna XS": (LAGUNA_XS, "q4_k", 1_769_472, 16.5 * GIB, 40 << 10, 0),
+    "Gemma 4 26B": (GEMMA4_26B, "q8_0", 6_319_104, 22.6 * GIB, 20 << 10, 0),
     "GLM Air": (GLM_AIR, "q8_0", 18_382_848, 98.6 * GIB, 184 << 10, 0),
     "GLM 355B": (GLM_355B, "q4_k", 13_271_040, 176.0 * GIB, 368 << 10, 0),
     "MiniMax-M2": (MINIMAX_M2, "q4_k", 7_962_624, 117.7 * GIB, 248 << 10, 0),
@@ -75,11 +75,41 @@ def test_sizes_of_real_models(
     assert len(plan.layers) == len(experts) + g.dense_layers == g.layers
     assert {x.expert_bytes for x in experts} == {one}
     assert sum(x.count * x.expert_bytes for x in experts) == pytest.approx(total, rel=0.01)
-    assert kv_bytes(plan, 1, "f16") == kv
+    assert kv_bytes(plan, 2 * LONG, 512, "f16") - kv_bytes(plan, LONG, 512, "f16") == kv * LONG
     assert state_bytes(plan) == pytest.approx(state, rel=0.01)
     memory = plan_memory(plan, "30%", 4096, 512, "f16", MemoryReading(1 << 40, 1 << 40))
     assert memory.arena_full == pytest.approx(total, rel=0.01)
     assert memory.arena == int(0.3 * memory.arena_full)
+
+
+# Layers that hold a window, and what a position of each takes.
+@pytest.mark.parametrize(
+    ("g", "layers", "one", "window"),
+    [
+        (LAGUNA_XS, 30, 4 << 10, 512),
+        (GPT_OSS_20B, 12, 2 << 10, 128),
+        (GPT_OSS_120B, 18, 2 << 10, 128),
+        (GEMMA4_26B, 25, 8 << 10, 1024),
+    ],
+    ids=["Laguna XS", "gpt-oss 20b", "gpt-oss 120b", "Gemma 4 26B"],
+)
+def test_windows_do_not_grow(
+    tmp_path: Path, g: Geometry, layers: int, one: int, window: int
+) -> None:
+    """They and the tokens of a step, a copy of a window and a chunk, and two copies."""
+    write_header(tmp_path / "m.gguf", replace(g, vocab=8192))
+    with open_gguf(tmp_path / "m.gguf") as file:
+        plan = build_plan(file)
+    sizes = LONG, 512, "f16"
+    assert ring_bytes(plan, *sizes) == layers * one * (window + 512)
+    assert copy_bytes(plan, *sizes) == layers * one * (window + 64)
+    memory = plan_memory(plan, "0%", *sizes, MemoryReading(1 << 40, 1 << 40))
+    assert memory.fixed == ring_bytes(plan, *sizes) + 2 * copy_bytes(plan, *sizes)
+    assert memory.kv == kv_bytes(plan, *sizes) + 2 * copy_bytes(plan, *sizes)
+    # A short context is held whole, for less than a ring and its copies.
+    short = 512 + 3 * window + 128
+    assert ring_bytes(plan, short, 512, "f16") == copy_bytes(plan, short, 512, "f16") == 0
+    assert ring_bytes(plan, short + 1, 512, "f16") > 0
 
 
 def test_the_table_of_n_grams_stays_on_the_disk(tmp_path: Path) -> None:

@@ -11,10 +11,12 @@ from engine.plan.spec import AttentionSpec, ModelPlan
 from engine.tiers.budget import (
     GROWTH,
     HUGE_PAGE,
+    copy_bytes,
     expected_peak,
     kv_bytes,
     largest_slot,
     plan_memory,
+    ring_bytes,
     slot_layout,
     with_budget,
 )
@@ -54,7 +56,7 @@ def test_a_q8_0_cache_takes_34_bytes_for_32_values(plan: ModelPlan) -> None:
         assert isinstance(layer.mixer, AttentionSpec)
         layers.append(replace(layer, mixer=replace(layer.mixer, head_dim=64)))
     wide = replace(plan, layers=tuple(layers))
-    assert kv_bytes(wide, 100, "q8_0") * 64 == kv_bytes(wide, 100, "f16") * 34
+    assert kv_bytes(wide, 100, 16, "q8_0") * 64 == kv_bytes(wide, 100, 16, "f16") * 34
 
 
 def test_small_matrices_of_a_slot_start_on_cache_lines(plan: ModelPlan) -> None:
@@ -126,7 +128,7 @@ def test_ram_caps_an_automatic_budget(plan: ModelPlan) -> None:
 
 def test_ram_bounds_the_context(plan: ModelPlan) -> None:
     long = replace(plan, context=30_000)
-    kv = kv_bytes(long, 30_000, "f16")
+    kv = kv_bytes(long, 30_000, 16, "f16")
     assert plan_memory(long, "auto", 0, 16, "f16", MEMORY).context == 30_000
     assert plan_memory(long, "auto", 0, 16, "f16", MEMORY, ram=str(8 * kv - 1)).context == 15_000
 
@@ -189,6 +191,27 @@ def test_a_refusal_names_the_nearest_context_that_fits(plan: ModelPlan) -> None:
         plan_memory(plan, "0%", 4096, 16, "f16", tight)
     assert "Free 100,000 bytes" in str(error.value) and "--ctx 3328" in str(error.value)
     assert plan_memory(plan, "0%", 3328, 16, "f16", tight).budget <= tight.available
+
+
+def test_a_window_takes_the_same_in_every_long_context(plan: ModelPlan) -> None:
+    """One layer of three sees 70 positions; a position takes 64 bytes in a layer."""
+    first, *others = plan.layers
+    assert isinstance(first.mixer, AttentionSpec)
+    first = replace(first, mixer=replace(first.mixer, window=70))
+    plan = replace(plan, context=4096, layers=(first, *others))
+    parts = plan_memory(plan, "0%", 4096, 16, "f16", MEMORY)
+    ring, copy = 64 * 128, 64 * (128 + 64)  # for steps over 16 tokens; a window touches 3 chunks
+    assert ring_bytes(plan, 4096, 16, "f16") == ring
+    assert copy_bytes(plan, 4096, 16, "f16") == copy
+    assert parts.fixed == ring + 2 * copy
+    assert parts.kv == 2 * 64 * 4096 + parts.fixed
+    whole = expected_peak(plan, parts, 4096, 16)
+    assert whole - expected_peak(plan, parts, 1024, 16) == 2 * 64 * 3072
+    with pytest.raises(BudgetError) as error:
+        plan_memory(plan, str(parts.least - 100_000), 4096, 16, "f16", MEMORY)
+    assert "or --ctx 3072 or less" in str(error.value)
+    assert plan_memory(plan, str(parts.least - 100_000), 3072, 16, "f16", MEMORY).arena >= 0
+    assert plan_memory(plan, "0%", 512, 16, "f16", MEMORY).fixed == 0
 
 
 @pytest.mark.parametrize("budget", ["0%", "40%", "100%"])
