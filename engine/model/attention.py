@@ -28,7 +28,9 @@ class Attention:
     ) -> None:
         self._spec, self._scratch, self._rope, self._eps = spec, scratch, rope, norm_eps
         self._cache = cache
-        self._inputs = [weights.matrix(ref) for ref in (spec.q, spec.k, spec.v)]
+        self._own_values = spec.v != spec.k
+        refs = (spec.q, spec.k, spec.v) if self._own_values else (spec.q, spec.k)
+        self._inputs = [weights.matrix(ref) for ref in refs]
         if spec.gate:
             self._inputs.append(weights.matrix(spec.gate))
         self._indexer = None
@@ -47,7 +49,11 @@ class Attention:
         """out [n, embd] of x [n, embd], rows at positions start, start + 1, ..."""
         spec, cache = self._spec, self._cache
         q, attended, k, v, *others = self._scratch.cut(len(x), spec.widths)
-        ops.matmuls(self._inputs, x, (q, k, v, *others)[: len(self._inputs)])
+        outs = (q, k, v, *others) if self._own_values else (q, k, *others)
+        ops.matmuls(self._inputs, x, outs[: len(self._inputs)])
+        if not self._own_values:
+            ops.fill(v, 0.0)
+            ops.add(v, k)
         for rows, bias in zip((q, k, v), self._biases):
             ops.add_row(rows, bias)
         self._place(ops, q, spec.heads, self._q_norm, start)

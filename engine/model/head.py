@@ -21,6 +21,7 @@ class Head:
         self._scale, self._cap, self._scratch = plan.logit_scale, plan.logit_cap, scratch
         self._residual = bind_residual(plan.output_residual, weights, plan.norm_eps, tokens)
         self._matrix = weights.matrix(plan.output)
+        self._floor = np.full(plan.vocab if plan.logit_cap else 0, -plan.logit_cap, np.float32)
 
     def run(self, kernels: Kernels, rows: Rows, logits: F32) -> None:
         """logits [n, vocab] of `rows`, n of them."""
@@ -29,13 +30,12 @@ class Head:
         if self._scale != 1.0:
             kernels.scale(logits, 1 / self._scale)
         if self._cap:
-            _soft_cap(kernels, logits, self._cap)
+            self._soft_cap(kernels, logits)
 
-
-def _soft_cap(kernels: Kernels, logits: F32, cap: float) -> None:
-    """cap * tanh(logits / cap), which is 2 cap sigmoid(2 logits / cap) - cap."""
-    gates = logits.copy()
-    kernels.scale(gates, 2 / cap)
-    kernels.fill(logits, 2 * cap)
-    kernels.sigmoid_gate(logits, gates)
-    kernels.add(logits, np.full_like(logits, -cap))
+    def _soft_cap(self, kernels: Kernels, logits: F32) -> None:
+        """cap * tanh(logits / cap), which is 2 cap sigmoid(2 logits / cap) - cap."""
+        gates = logits.copy()
+        kernels.scale(gates, 2 / self._cap)
+        kernels.fill(logits, 2 * self._cap)
+        kernels.sigmoid_gate(logits, gates)
+        kernels.add_row(logits, self._floor)
