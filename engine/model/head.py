@@ -21,9 +21,8 @@ class Head:
         self._scale, self._cap, self._scratch = plan.logit_scale, plan.logit_cap, scratch
         self._residual = bind_residual(plan.output_residual, weights, plan.norm_eps, tokens)
         self._matrix = weights.matrix(plan.output)
-        self._floor = np.full(
-            plan.output.rows if plan.logit_cap else 0, -plan.logit_cap, np.float32
-        )
+        capped = plan.output.rows if plan.logit_cap else 0
+        self._floor = np.full(capped, -plan.logit_cap, np.float32)
 
     def run(self, kernels: Kernels, rows: Rows, logits: F32) -> None:
         """logits [n, vocab] of `rows`, n of them."""
