@@ -66,38 +66,12 @@ struct ActRows {
 
 constexpr int64_t SMALL_WORK = 16 << 10;  // values: less is not worth waking a thread
 
-struct StoreKvArgs {
-  const float* k;
-  const float* v;
-  uint8_t* k_cache;
-  uint8_t* v_cache;
-  KvFormat format;
-  int64_t n, start, rows;  // as AttentionArgs
-  int kv_heads, head_dim;
-};
-
 // Rows c[latent] and then tail[more] of a cache [ctx][latent + more].
 struct StoreLatentArgs {
   const float* c;
   const float* tail;
   uint16_t* cache;
   int64_t n, start, latent, more;
-};
-
-struct AttentionArgs {
-  const float* q;
-  const uint8_t* k_cache;
-  const uint8_t* v_cache;
-  KvFormat format;
-  float* out;
-  int64_t n, start, rows;  // of the cache: position p lies at p mod rows
-  int heads, kv_heads, head_dim;
-  float scale;
-  int64_t window = NO_WINDOW;
-  const float* sinks = nullptr;  // [heads]
-  // Of a latent cache: q holds the first value_dim values of each query, tail the others.
-  const float* tail = nullptr;
-  int value_dim = 0;
 };
 
 // Values first .. first + 2 * half - 1 of each head are rotated; with weights, of the head's norm.
@@ -214,10 +188,10 @@ class Engine {
 
   uint8_t* scratch(int thread) { return scratch_ + static_cast<int64_t>(thread) * SCRATCH_BYTES; }
   void prepare(ActRows& rows, const float* x, int64_t n, int64_t cols, int block);
-  // A unit is some rows of one group for all its pairs, so that they are read once: body(part), with at most
-  // TOKEN_TILE pairs at a time.
+  // A unit is some rows of one group's matrix, shaped as w, for all its pairs, so that they are read once:
+  // body(part), with a tile of tokens at a time.
   template <class Body>
-  void for_groups(int64_t rows, int64_t row_bytes, const Body& body);
+  void for_groups(const MatrixRef& w, int64_t row_bytes, const Body& body);
   void multiply(const MatrixRef& w, const Part& p, const Act* acts, float* const* outs) {
     acts += p.first;
     w.format->rows({w.data, w.cols, p.row0, p.row1, acts, outs + p.first, p.size, scratch(p.thread)});

@@ -47,25 +47,7 @@ struct FormatOps {
   void (*dequantise)(const uint8_t* row, int64_t cols, float* out);
 };
 
-// Queries row0 <= i < row1 (positions start + i), heads head0 <= h < head1 of one key/value head. With
-// `states`, only the keys of one span: record i * (head1 - head0) + h receives m, l and o of the contract.
-// Caches: see ops/attention.h and kernels/table.py.
-struct AttentionJob {
-  const float* q;
-  const uint8_t* k_cache;
-  const uint8_t* v_cache;
-  float* out;
-  int64_t start, chunks, row0, row1;  // chunks: of the cache; chunk c lies at c mod chunks
-  int head0, head1, heads, kv_head, kv_heads, head_dim;
-  float scale;
-  int64_t window;
-  const float* sinks;  // of all heads, or null
-  const float* tail;   // of a latent cache: what follows each query of q, which is value_dim wide
-  int value_dim;
-  float* states;
-  int64_t span;
-  uint8_t* scratch;
-};
+enum KvFormat { KV_F16, KV_Q8_0, KV_LATENT, KV_FORMATS };
 
 constexpr int64_t NO_WINDOW = INT64_MAX;
 
@@ -78,18 +60,48 @@ constexpr int64_t first_key(int64_t position, int64_t window) {
 constexpr int RECORD_HEAD = 16;
 constexpr int64_t attention_record(int value_dim) { return RECORD_HEAD + value_dim; }
 
-// Keys and values of one position, [kv_heads][head_dim] each, to be stored at `position`.
-struct StoreKvJob {
+// Caches: see ops/attention.h and kernels/table.py.
+struct AttentionArgs {
+  const float* q;
+  const uint8_t* k_cache;
+  const uint8_t* v_cache;
+  KvFormat format;
+  float* out;
+  int64_t n, start, rows;  // of the cache: position p lies at p mod rows
+  int heads, kv_heads, head_dim;
+  float scale;
+  int64_t window = NO_WINDOW;
+  const float* sinks = nullptr;  // [heads]
+  // Of a latent cache: q holds the first value_dim values of each query, tail the others.
+  const float* tail = nullptr;
+  int value_dim = 0;
+};
+
+// Queries row0 <= i < row1 (positions start + i), heads head0 <= h < head1 of one key/value head. With
+// `states`, only the keys of one span: record i * (head1 - head0) + h receives m, l and o of the contract.
+struct AttentionJob : AttentionArgs {
+  int64_t row0, row1;
+  int head0, head1, kv_head;
+  float* states;
+  int64_t span;
+  uint8_t* scratch;
+};
+
+struct StoreKvArgs {
   const float* k;
   const float* v;
   uint8_t* k_cache;
   uint8_t* v_cache;
-  int64_t position;
+  KvFormat format;
+  int64_t n, start, rows;  // as AttentionArgs
   int kv_heads, head_dim;
-  uint8_t* scratch;
 };
 
-enum KvFormat { KV_F16, KV_Q8_0, KV_LATENT, KV_FORMATS };
+// One position, whose keys and values [kv_heads][head_dim] are at k and v.
+struct StoreKvJob : StoreKvArgs {
+  int64_t position;
+  uint8_t* scratch;
+};
 
 // Channels channels0 <= c < channels1 of all tokens. state: the last inputs [CONV_TAPS - 1][channels], oldest
 // first; weight [CONV_TAPS][channels]; out may be x. Inputs are `dilation` tokens apart, 1 or 3: then the state

@@ -4,6 +4,8 @@
 // the worker inside.
 #include "pool.h"
 
+#include <algorithm>
+
 #include "float_mode.h"
 
 #if defined(__x86_64__) || defined(_M_X64)
@@ -42,8 +44,13 @@ Pool::~Pool() {
 }
 
 void Pool::take_units(int thread) {
-  for (int64_t unit; (unit = next_.fetch_add(1, std::memory_order_relaxed)) < units_;)
-    call_(body_, unit, thread);
+  const int64_t tail = 2 * batch_ * threads();
+  for (;;) {
+    const int64_t some = units_ - next_.load(std::memory_order_relaxed) > tail ? batch_ : 1;
+    const int64_t first = next_.fetch_add(some, std::memory_order_relaxed);
+    if (first >= units_) return;
+    for (int64_t unit = first; unit < std::min(first + some, units_); ++unit) call_(body_, unit, thread);
+  }
 }
 
 void Pool::run_erased(int64_t units, Call call, const void* body) {

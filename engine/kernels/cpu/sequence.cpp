@@ -12,8 +12,10 @@ namespace stoker {
 void Engine::store_kv(const StoreKvArgs& a) {
   const int64_t cols = static_cast<int64_t>(a.kv_heads) * a.head_dim;
   for_rows(a.n, cols, [&](int64_t i, int thread) {
-    ops_.store_kv[a.format]({a.k + i * cols, a.v + i * cols, a.k_cache, a.v_cache, (a.start + i) % a.rows,
-                             a.kv_heads, a.head_dim, scratch(thread)});
+    StoreKvJob one = {a, (a.start + i) % a.rows, scratch(thread)};
+    one.k += i * cols;
+    one.v += i * cols;
+    ops_.store_kv[a.format](one);
   });
 }
 
@@ -49,11 +51,11 @@ void Engine::attention(const AttentionArgs& a) {
     // The last queries see the most keys: start with them. The last span may be short: end with it.
     const int64_t row = split ? 0 : (row_parts - 1 - unit / per_row) * ATTENTION_ROWS;
     const int64_t span = split ? unit / per_row : 0;
-    ops_.attention[a.format]({a.q, a.k_cache, a.v_cache, a.out, a.start, a.rows / KEY_CHUNK, row,
-                              std::min(row + ATTENTION_ROWS, a.n), head0, head1, a.heads, kv_head, a.kv_heads,
-                              a.head_dim, a.scale, a.window, a.sinks, a.tail, value_dim,
-                              split ? states + span * span_size + a.n * head0 * record : nullptr,
-                              first_span + span, scratch(thread)});
+    AttentionJob part = {a, row, std::min(row + ATTENTION_ROWS, a.n), head0, head1, kv_head,
+                         split ? states + span * span_size + a.n * head0 * record : nullptr, first_span + span,
+                         scratch(thread)};
+    part.value_dim = value_dim;
+    ops_.attention[a.format](part);
   });
   if (!split) return;
   for_rows(a.n * a.heads, spans * value_dim, [&](int64_t i, int) {

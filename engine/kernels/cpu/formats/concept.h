@@ -54,8 +54,16 @@ struct BlockBase {
   }
 };
 
+// A minimum is stored as what is to be added: x = d * q + m.
 template <int BYTES, int D_AT, int DMIN_AT = -1>
-struct Block32 : BlockBase<32, BYTES, D_AT, DMIN_AT> {};
+struct Block32 : BlockBase<32, BYTES, D_AT, DMIN_AT> {
+  using Base = BlockBase<32, BYTES, D_AT, DMIN_AT>;
+  STOKER_INLINE F8 dmin8(const uint8_t* w) { return -Base::dmin8(w); }
+  template <class P>
+  STOKER_INLINE auto dmin(P b, int i) {
+    return -Base::dmin(b, i);
+  }
+};
 
 // Blocks of nibbles. A register holds the nibbles of four blocks, so the low ones meet the first halves of
 // the activations and the high ones the last halves: these lie apart, and so do starting sums that take the

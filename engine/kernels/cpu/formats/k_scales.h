@@ -27,13 +27,22 @@ STOKER_INLINE uint64_t k_mins(const uint8_t* s) {
   return k_low(b) | static_cast<uint64_t>(k_high(b, c >> 4)) << 32;
 }
 
-// Scales and then minima of the block at b, whose first four bytes are something else.
-STOKER_INLINE B16 k_scales_and_mins(const uint8_t* b) {
-  const U4 v = load<U4>(b);
-  const U4 x = __builtin_shufflevector(v, v, 1, 3, 2, 3) >> U4{0, 0, 0, 4};
-  const U4 top = __builtin_shufflevector(v, v, 1, 1, 2, 2) >> 2;
-  const U4 low = {0x3f3f3f3f, 0x0f0f0f0f, 0x3f3f3f3f, 0x0f0f0f0f}, high = {0, 0x30303030, 0, 0x30303030};
-  return bits<B16>((x & low) | (top & high));
-}
+// The 12 bytes lie at 4, behind d and dmin.
+template <int BYTES>
+struct BlockK : Block256<BYTES, 0, 2> {
+  static constexpr int GROUP = 32, MIN_GROUP = 32;
+
+  STOKER_INLINE B16 scales_and_mins(const uint8_t* b) {
+    const U4 v = load<U4>(b);
+    const U4 x = __builtin_shufflevector(v, v, 1, 3, 2, 3) >> U4{0, 0, 0, 4};
+    const U4 top = __builtin_shufflevector(v, v, 1, 1, 2, 2) >> 2;
+    const U4 low = {0x3f3f3f3f, 0x0f0f0f0f, 0x3f3f3f3f, 0x0f0f0f0f}, high = {0, 0x30303030, 0, 0x30303030};
+    return bits<B16>((x & low) | (top & high));
+  }
+  template <class P>
+  STOKER_INLINE auto scales(P b) { return scales_of_32(k_scales(b + 4)); }
+  template <class P>
+  STOKER_INLINE auto mins(P b) { return scales_of_32(k_mins(b + 4)); }
+};
 
 }  // namespace STOKER_ISA

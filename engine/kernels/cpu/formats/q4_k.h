@@ -7,18 +7,13 @@
 
 namespace STOKER_ISA {
 
-struct Q4_K : Block256<144, 0, 2> {
-  static constexpr int ID = 12, LIMIT = 15, GROUP = 32, MIN_GROUP = 32;
+struct Q4_K : BlockK<144> {
+  static constexpr int ID = 12, LIMIT = 15;
 
   template <int PART, class P>
   STOKER_INLINE auto codes(P b) {
     return masked(shifted<0, -4>(twice32(b + 16 + 32 * PART)), 0x0f);
   }
-  STOKER_INLINE B16 scales_and_mins(const uint8_t* b) { return k_scales_and_mins(b); }
-  template <class P>
-  STOKER_INLINE auto scales(P b) { return scales_of_32(k_scales(b + 4)); }
-  template <class P>
-  STOKER_INLINE auto mins(P b) { return scales_of_32(k_mins(b + 4)); }
 };
 
 }  // namespace STOKER_ISA

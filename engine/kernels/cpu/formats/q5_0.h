@@ -28,12 +28,6 @@ struct Q5_0 : FiveBits<22, 16, 2> {
 
 struct Q5_1 : FiveBits<24, 0, 4, 2> {
   static constexpr int ID = 7, LIMIT = 31;
-
-  STOKER_INLINE F8 dmin8(const uint8_t* w) { return -Block32::dmin8(w); }
-  template <class P>
-  STOKER_INLINE auto dmin(P b, int i) {
-    return -Block32::dmin(b, i);
-  }
 };
 
 }  // namespace STOKER_ISA

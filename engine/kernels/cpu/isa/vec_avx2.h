@@ -29,12 +29,8 @@ STOKER_INLINE void store64(uint8_t* p, B64 x) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 32), x.hi);
 }
 
-STOKER_INLINE B64 twice32(const uint8_t* p) {
-  const __m256i x = load256(p);
-  return {x, x};
-}
-
 STOKER_INLINE B64 pair32(const uint8_t* p, const uint8_t* q) { return {load256(p), load256(q)}; }
+STOKER_INLINE B64 twice32(const uint8_t* p) { return pair32(p, p); }
 
 STOKER_INLINE B64 masked(B64 x, uint8_t mask) {
   const __m256i m = _mm256_set1_epi8(static_cast<char>(mask));
@@ -317,6 +313,12 @@ STOKER_INLINE F load_halves(const uint16_t* p) { return bits<F>(_mm256_cvtph_ps(
 STOKER_INLINE void store_halves(uint16_t* p, F v) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p),
                    _mm256_cvtps_ph(bits<__m256>(v), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+
+STOKER_INLINE S8 low_bytes(I v) {
+  const __m256i b = _mm256_shuffle_epi8(bits<__m256i>(v), _mm256_set1_epi32(0x0c080400));
+  const __m128i both = _mm_unpacklo_epi32(_mm256_castsi256_si128(b), _mm256_extracti128_si256(b, 1));
+  return bits<S8>(_mm_cvtsi128_si64(both));
 }
 
 STOKER_INLINE I load_codes(const uint8_t* p) {

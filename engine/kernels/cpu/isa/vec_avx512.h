@@ -322,6 +322,8 @@ STOKER_INLINE void store_halves(uint16_t* p, F v) {
                       _mm512_cvtps_ph(bits<__m512>(v), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 
+STOKER_INLINE S8 low_bytes(I v) { return bits<S8>(_mm512_cvtepi32_epi8(bits<__m512i>(v))); }
+
 STOKER_INLINE I load_codes(const uint8_t* p) { return bits<I>(_mm512_cvtepi8_epi32(load128(p))); }
 
 // Codebooks and signs.

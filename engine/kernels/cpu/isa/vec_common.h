@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "../contract.h"
 
@@ -72,6 +73,10 @@ STOKER_INLINE F to_float(I v) { return __builtin_convertvector(v, F); }
 STOKER_INLINE F8 to_float8(I8 v) { return __builtin_convertvector(v, F8); }
 STOKER_INLINE F round_even(F v) { return (v + splat(ROUND_MAGIC)) - splat(ROUND_MAGIC); }
 
+#ifndef __AVX2__  // which has faster ones
+STOKER_INLINE S8 low_bytes(I lanes) { return __builtin_convertvector(lanes, S8); }
+#endif
+
 #ifndef __AVX512VBMI__  // vec_x86.h has a faster one
 // Eight bytes, STRIDE apart.
 template <int STRIDE>
@@ -118,19 +123,15 @@ STOKER_INLINE uint16_t float_to_half(float x) {
 }
 
 // The largest lane; none is NaN.
-STOKER_INLINE float max_lane(F v) {
-  float s[W];
+template <class V>
+STOKER_INLINE auto max_lane(V v) {
+  typedef std::remove_cvref_t<decltype(v[0])> V4 __attribute__((vector_size(16)));
+  V4 s[W / 4];
   std::memcpy(s, &v, sizeof s);
-  if constexpr (W > 8) {
-    const F8 a = load<F8>(s), b = load<F8>(s + W - 8);
-    store(s, a > b ? a : b);
-  }
-  F4 d = load<F4>(s);
-  if constexpr (W > 4) {
-    const F4 b = load<F4>(s + 4);
-    d = d > b ? d : b;
-  }
-  const float x = d[0] > d[2] ? d[0] : d[2], y = d[1] > d[3] ? d[1] : d[3];
+  for (int n = W / 8; n > 0; n /= 2)
+    for (int i = 0; i < n; ++i) s[i] = s[i] > s[n + i] ? s[i] : s[n + i];
+  const V4 d = *s;
+  const auto x = d[0] > d[2] ? d[0] : d[2], y = d[1] > d[3] ? d[1] : d[3];
   return x > y ? x : y;
 }
 

@@ -35,19 +35,13 @@ STOKER_INLINE B64 load64(const uint8_t* p) { return load<B64>(p); }
 
 STOKER_INLINE void store64(uint8_t* p, B64 x) { store(p, x); }
 
-STOKER_INLINE B64 twice32(const uint8_t* p) {
-  B64 r;
-  std::memcpy(r.v, p, 32);
-  std::memcpy(r.v + 32, p, 32);
-  return r;
-}
-
 STOKER_INLINE B64 pair32(const uint8_t* p, const uint8_t* q) {
   B64 r;
   std::memcpy(r.v, p, 32);
   std::memcpy(r.v + 32, q, 32);
   return r;
 }
+STOKER_INLINE B64 twice32(const uint8_t* p) { return pair32(p, p); }
 
 // Low nibbles then high nibbles of 16 bytes at p, then of 16 bytes at q.
 STOKER_INLINE B64 nibble_pair(const uint8_t* p, const uint8_t* q) {

@@ -193,7 +193,7 @@ STOKER_INLINE void attend_span(const AttentionJob& job, int64_t span, const uint
   const int64_t first = greatest(span * SPAN_CHUNKS, first_key(job.start + job.row0, job.window) / KEY_CHUNK);
   const int64_t end = least((span + 1) * SPAN_CHUNKS, (job.start + job.row1 - 1) / KEY_CHUNK + 1);
   for (int64_t chunk = first; chunk < end; ++chunk) {
-    const int64_t at = chunk % job.chunks * chunk_bytes + job.kv_head * head_bytes;
+    const int64_t at = chunk % (job.rows / KEY_CHUNK) * chunk_bytes + job.kv_head * head_bytes;
     for_queries(count, [&](auto number, int f) {
       constexpr int N = decltype(number)::value;
       Seen seen[N];

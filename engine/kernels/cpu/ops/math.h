@@ -75,9 +75,7 @@ static float max_of(const float* a, int64_t n) {
     const F v = load_some(a + i, k, -__builtin_inff());
     m = v > m ? v : m;
   });
-  float best = m[0];
-  for (int i = 1; i < W; ++i) best = m[i] > best ? m[i] : best;
-  return best;
+  return max_lane(m);
 }
 
 }  // namespace STOKER_ISA

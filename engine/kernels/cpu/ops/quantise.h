@@ -11,8 +11,7 @@ STOKER_INLINE void quantise_block(const float* x, int block, int8_t* codes, floa
     const I a = load<I>(x + i) & splat_int(0x7fffffff);
     top = a > top ? a : top;
   }
-  int32_t largest = 0;
-  for (int i = 0; i < W; ++i) largest = top[i] > largest ? top[i] : largest;
+  const int32_t largest = max_lane(top);
   const float amax = bits<float>(largest);
   const bool finite = largest < 0x7f800000;
   if (!finite || amax < TINY_AMAX) {
@@ -24,7 +23,7 @@ STOKER_INLINE void quantise_block(const float* x, int block, int8_t* codes, floa
   const F inv = splat(127.0f / amax);
   for (int i = 0; i < block; i += W) {
     const F t = load<F>(x + i) * inv + splat(ROUND_MAGIC);  // the code is the low byte
-    store(codes + i, __builtin_convertvector(bits<I>(t), S8));
+    store(codes + i, low_bytes(bits<I>(t)));
   }
 }
 
@@ -32,25 +31,27 @@ static void quantise(const float* x, int64_t cols, int block, const ActOut& out)
   const int64_t blocks = cols / block;
   for (int64_t b = 0; b < blocks; ++b)
     quantise_block(x + b * block, block, out.codes + b * block, out.scales + b);
-  for (int64_t g = 0; g < cols / 16; ++g) {
-    typedef int16_t H16 __attribute__((vector_size(32)));
-    typedef int8_t C16 __attribute__((vector_size(16)));
-    const H16 c = __builtin_convertvector(load<C16>(out.codes + 16 * g), H16);
-    H8 lo, hi;
-    std::memcpy(&lo, &c, 16);
-    std::memcpy(&hi, reinterpret_cast<const char*>(&c) + 16, 16);
-    const H8 s = lo + hi;
-    int sum = 0;
-    for (int i = 0; i < 8; ++i) sum += s[i];
-    out.sums16[g] = static_cast<int16_t>(sum);
+  uint8_t ones[64];
+  std::memset(ones, 1, sizeof ones);
+  for (int64_t at = 0; at < cols; at += 256) {  // behind the end of a row lie the blocks that follow
+    QuadAcc runs[4];
+    STOKER_UNROLL
+    for (int j = 0; j < 4; ++j) runs[j] = dot_runs(load64(ones), out.codes + at + 64 * j);
+    I8 even, odd;
+    reduce_runs(runs, even, odd);
+    store(out.sums16 + at / 16, (even & 0xffff) | (odd << 16));
+    store(out.sums32 + at / 32, __builtin_convertvector(even + odd, H8));
   }
-  for (int64_t g = 0; g < cols / 32; ++g)
-    out.sums32[g] = static_cast<int16_t>(out.sums16[2 * g] + out.sums16[2 * g + 1]);
   if (blocks % BLOCK_LANES == 0) return;
-  for (int64_t i = 0; i < (BLOCK_LANES - 1) * block; ++i) out.codes[cols + i] = out.codes[i];
-  for (int64_t i = 0; i < BLOCK_LANES - 1; ++i) out.scales[blocks + i] = out.scales[i];
-  for (int64_t i = 0; i < (BLOCK_LANES - 1) * block / 16; ++i) out.sums16[cols / 16 + i] = out.sums16[i];
-  for (int64_t i = 0; i < (BLOCK_LANES - 1) * block / 32; ++i) out.sums32[cols / 32 + i] = out.sums32[i];
+  const auto go_on = [blocks](auto* values, int64_t per_block) {  // cyclically
+    for (int64_t b = 0; b < BLOCK_LANES - 1; ++b)
+      std::memcpy(values + (blocks + b) * per_block, values + b * per_block,
+                  static_cast<size_t>(per_block) * sizeof *values);
+  };
+  go_on(out.codes, block);
+  go_on(out.scales, 1);
+  go_on(out.sums16, block / 16);
+  go_on(out.sums32, block / 32);
 }
 
 }  // namespace STOKER_ISA

@@ -52,15 +52,17 @@ STOKER_INLINE Acc block_sum(const uint8_t* b, const int8_t* x, const int16_t* su
   return s;
 }
 
-// Ask for what lies some 3 KiB beyond BYTES bytes at w. The processor's own prefetch stops at page ends,
-// which come every few rows; past the end of a matrix there usually is the next one to come. Into the
-// second-level cache, and a few lines between much arithmetic: twenty requests at once wait for one
-// another, and cost a third of the speed.
-template <int BYTES>
-STOKER_INLINE void prefetch(const uint8_t* w) {
+// Ask for the lines that lie some 3 KiB beyond BYTES bytes at w: the PART-th of so many PARTS of them. The
+// processor's own prefetch stops at page ends, which come every few rows; past the end of a matrix there
+// usually is the next one to come. Into the second-level cache, each line once, and a few between much
+// arithmetic: twenty requests at once wait for one another, and cost a third of the speed.
+template <int BYTES, int PARTS = 1>
+STOKER_INLINE void prefetch(const uint8_t* w, int part = 0) {
+  constexpr int lines = (BYTES + 63) / 64;
   const uintptr_t ahead = reinterpret_cast<uintptr_t>(w) + 3072;  // may lie outside the array: only a hint
   STOKER_UNROLL
-  for (int i = 0; i < BYTES; i += 64) __builtin_prefetch(reinterpret_cast<const void*>(ahead + i), 0, 2);
+  for (int i = lines * part / PARTS; i < lines * (part + 1) / PARTS; ++i)
+    __builtin_prefetch(reinterpret_cast<const void*>(ahead + 64 * i), 0, 2);
 }
 
 template <class Fmt>
@@ -83,44 +85,45 @@ STOKER_INLINE Acc block_sum_of_32(const uint8_t* b, B16 scales_and_mins, const i
 // The terms of 8 consecutive blocks at w.
 template <class Fmt>
 STOKER_INLINE F8 octet(const uint8_t* w, const Act& a) {
-  const F8 dx = load<F8>(a.scales), d = Fmt::d8(w);
+  constexpr int bytes = bytes_of<Fmt>(8);
+  const auto scaled = [&a](F8 d, I8 sum) { return (d * load<F8>(a.scales)) * to_float8(sum); };
   if constexpr (requires { Fmt::scales_and_mins(w); }) {
     Acc sums[8];
     B16 scales_and_mins[8];
     STOKER_UNROLL
     for (int j = 0; j < 8; ++j) {
       const uint8_t* b = w + j * Fmt::BYTES;
-      prefetch<Fmt::BYTES>(b);
+      prefetch<bytes, 8>(w, j);
       scales_and_mins[j] = Fmt::scales_and_mins(b);
       sums[j] = block_sum_of_32<Fmt>(b, scales_and_mins[j], a.codes + 256 * j);
     }
     const I8 msum = min_sums(scales_and_mins, a.sums32);
-    return (d * dx) * to_float8(reduce(sums)) - (Fmt::dmin8(w) * dx) * to_float8(msum);
+    return scaled(Fmt::d8(w), reduce(sums)) - scaled(Fmt::dmin8(w), msum);
   } else if constexpr (Fmt::BLOCK == 256) {
     Acc sums[8];
     STOKER_UNROLL
     for (int j = 0; j < 8; ++j) {
-      prefetch<Fmt::BYTES>(w + j * Fmt::BYTES);
+      prefetch<bytes, 8>(w, j);
       if constexpr (Fmt::X_BYTES == Fmt::BLOCK)
         sums[j] = block_sum<Fmt>(w + j * Fmt::BYTES, a.codes + 256 * j, a.sums16 + 16 * j);
       else if (j % 2 == 0)
         Fmt::pair_sums(w + j * Fmt::BYTES, a.codes + j * Fmt::X_BYTES, sums + j);
     }
-    const F8 t = (d * dx) * to_float8(reduce(sums));
+    const F8 t = scaled(Fmt::d8(w), reduce(sums));
     if constexpr (!Fmt::MINS) {
       return t;
     } else {
       MinAcc mins[8];
       STOKER_UNROLL
       for (int j = 0; j < 8; ++j) mins[j] = min_sum(Fmt::mins(w + j * Fmt::BYTES), a.sums16 + 16 * j);
-      return t - (Fmt::dmin8(w) * dx) * to_float8(reduce_mins(mins));
+      return t - scaled(Fmt::dmin8(w), reduce_mins(mins));
     }
   } else if constexpr (Fmt::NIBBLES_AT >= 0) {
-    prefetch<8 * Fmt::BYTES>(w);
+    prefetch<bytes>(w);
     const I8 isum = reduce_quads(quad_sum<Fmt>(w, a.codes), quad_sum<Fmt>(w + 4 * Fmt::BYTES, a.codes + 64));
-    const F8 t = (d * dx) * to_float8(isum);
+    const F8 t = scaled(Fmt::d8(w), isum);
     if constexpr (Fmt::MINS)
-      return t - (Fmt::dmin8(w) * dx) * to_float8(__builtin_convertvector(load<H8>(a.sums32), I8));
+      return t - scaled(Fmt::dmin8(w), __builtin_convertvector(load<H8>(a.sums32), I8));
     else
       return t;
   } else if constexpr (Fmt::HALVES) {
@@ -128,7 +131,7 @@ STOKER_INLINE F8 octet(const uint8_t* w, const Act& a) {
     STOKER_UNROLL
     for (int j = 0; j < 4; ++j) {
       const uint8_t* b = w + j * Fmt::BYTES;
-      prefetch<Fmt::BYTES>(b);
+      prefetch<bytes, 4>(w, j);
       sums[j] = dot_runs(Fmt::pair(b, b), a.codes + 64 * j);
     }
     I8 first, last;
@@ -136,20 +139,20 @@ STOKER_INLINE F8 octet(const uint8_t* w, const Act& a) {
     const I8 both = load<I8>(a.sums16);  // the sums of both halves of a block, 16 bits each
     first -= ((both << 16) >> 16) * Fmt::OFFSET;
     last -= (both >> 16) * Fmt::OFFSET;
-    return (d * dx) * to_float8(first) + (Fmt::e8(w) * dx) * to_float8(last);
+    return scaled(Fmt::d8(w), first) + scaled(Fmt::e8(w), last);
   } else {
     PairAcc sums[4];
     STOKER_UNROLL
     for (int j = 0; j < 4; ++j) {
       const uint8_t* b = w + bytes_of<Fmt>(2 * j);
-      prefetch<bytes_of<Fmt>(2)>(b);
+      prefetch<bytes, 4>(w, j);
       const uint8_t* c = Fmt::STORED == 64 ? b : b + Fmt::BYTES;
       sums[j] = dot_pair<Fmt::WIDE>(Fmt::pair(b, c), a.codes + 64 * j);
     }
     constexpr int offset = Fmt::WIDE ? WIDE_BIAS : Fmt::OFFSET;
     I8 isum = reduce_pairs(sums);
     if constexpr (offset != 0) isum -= __builtin_convertvector(load<H8>(a.sums32), I8) * offset;
-    return (d * dx) * to_float8(isum);
+    return scaled(Fmt::d8(w), isum);
   }
 }
 

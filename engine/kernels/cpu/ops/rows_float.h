@@ -1,7 +1,8 @@
 // Rows of unquantised weights times activations (contract, point 4).
 //
-// The 32 partial sums of a row are PER32 vectors; each is summed in its own pass over the columns, so that
-// the sums of ROWS rows and TOKENS tokens fit the registers and every loaded vector is used several times.
+// The 32 partial sums of a row are PER32 vectors. One token's are summed in one pass over the row, which comes
+// from memory; those of several rows and tokens in PER32 passes, so that they fit the registers and every
+// loaded vector is used several times.
 #pragma once
 
 namespace STOKER_ISA {
@@ -14,23 +15,29 @@ STOKER_INLINE void float_tile(const RowsJob& job, int64_t row, int64_t token) {
   for (int r = 0; r < ROWS; ++r)  // rows that do not exist repeat the last one
     w[r] = job.w + (row + r < job.row1 ? row + r : job.row1 - 1) * job.cols * Fmt::BYTES;
   F sums[ROWS][TOKENS][PER32];
-  for (int k = 0; k < PER32; ++k) {
-    F s[ROWS][TOKENS] = {};
-    for (int64_t j = k * W; j < whole; j += FLOAT_LANES) {
-      F a[ROWS];
+  constexpr int AT_ONCE = ROWS * TOKENS == 1 ? PER32 : 1;
+  for (int first = 0; first < PER32; first += AT_ONCE) {
+    F s[AT_ONCE][ROWS][TOKENS] = {};
+    for (int64_t j = first * W; j < whole; j += FLOAT_LANES) {
+      if constexpr (AT_ONCE > 1) prefetch<FLOAT_LANES * Fmt::BYTES>(*w + j * Fmt::BYTES);
       STOKER_UNROLL
-      for (int r = 0; r < ROWS; ++r) a[r] = Fmt::weights(w[r] + j * Fmt::BYTES);
-      STOKER_UNROLL
-      for (int t = 0; t < TOKENS; ++t) {
-        const F x = load<F>(acts[t].x + j);
+      for (int k = 0; k < AT_ONCE; ++k) {
+        F a[ROWS];
         STOKER_UNROLL
-        for (int r = 0; r < ROWS; ++r) s[r][t] = s[r][t] + a[r] * x;
+        for (int r = 0; r < ROWS; ++r) a[r] = Fmt::weights(w[r] + (j + k * W) * Fmt::BYTES);
+        STOKER_UNROLL
+        for (int t = 0; t < TOKENS; ++t) {
+          const F x = load<F>(acts[t].x + j + k * W);
+          STOKER_UNROLL
+          for (int r = 0; r < ROWS; ++r) s[k][r][t] = s[k][r][t] + a[r] * x;
+        }
       }
     }
     STOKER_UNROLL
     for (int r = 0; r < ROWS; ++r) {
       STOKER_UNROLL
-      for (int t = 0; t < TOKENS; ++t) sums[r][t][k] = s[r][t];
+      for (int t = 0; t < TOKENS; ++t)
+        for (int k = 0; k < AT_ONCE; ++k) sums[r][t][first + k] = s[k][r][t];
     }
   }
   for (int r = 0; r < ROWS && row + r < job.row1; ++r)

@@ -6,7 +6,8 @@
 // once: a vector of codes is loaded once for TOKENS tokens, four broadcast activations once for R tiles, and
 // the integer sums of a block stay in registers. Minima and offsets cost one 16-bit dot product per two sums
 // of activations.
-// The terms of block b go to partial sum b mod 8 as in decoding: eight vectors per token, in the scratch.
+// The terms of block b go to partial sum b mod 8 as in decoding: R vectors per token and partial sum, in the
+// scratch, so that a block of 256 walks through an eighth of them.
 #pragma once
 
 #include "rows_blocks.h"
@@ -39,12 +40,12 @@ STOKER_INLINE void add_words(I (&p)[R][N], const Tile* tiles, const Act* acts, i
 }
 
 template <int N>
-STOKER_INLINE void add_terms(const F (&terms)[R][N], float* sums, int lane) {
+STOKER_INLINE void add_terms(const F (&terms)[R][N], float* sums) {
   STOKER_UNROLL
   for (int t = 0; t < N; ++t) {
     STOKER_UNROLL
     for (int r = 0; r < R; ++r) {
-      float* sum = sums + ((t * BLOCK_LANES + lane) * R + r) * W;
+      float* sum = sums + (t * R + r) * W;
       store(sum, load<F>(sum) + terms[r][t]);
     }
   }
@@ -81,14 +82,14 @@ STOKER_INLINE void super_block(const Tile* tiles, const Act* acts, int64_t block
       if constexpr (S.mins) terms[r][t] = terms[r][t] - (load<F>(tiles[r].dmin) * dx) * to_float(c);
     }
   }
-  add_terms<N>(terms, sums, block % BLOCK_LANES);
+  add_terms<N>(terms, sums);
 }
 
 // `live` term blocks of 32: eight, or fewer at the end of a row. They share no scale, so the codes' offset
 // is where the sums start.
 template <Shape S, int N>
 STOKER_INLINE void small_blocks(const Tile* tiles, const Act* acts, int64_t unit, int64_t live, int offset,
-                                float* sums) {
+                                float* sums, int64_t step) {
   constexpr int halves = S.halves ? 2 : 1;
   int32_t start[N][8 * halves];
   float xsum[N][8];
@@ -134,19 +135,34 @@ STOKER_INLINE void small_blocks(const Tile* tiles, const Act* acts, int64_t unit
         }
       }
     }
-    add_terms<N>(terms, sums, b);
+    add_terms<N>(terms, sums + b * step);
   }
+}
+
+// The weights that the next tiles are made of: so many bytes of each of R * W rows.
+struct Coming {
+  uintptr_t w;  // the last ones may lie outside the matrix: only a hint
+  int64_t row_bytes, bytes;
+};
+
+// Ask for a part of them with each token: all at once they would wait for one another.
+STOKER_INLINE void ask(const Coming& c, int64_t token, int64_t end, int64_t tokens) {
+  for (int64_t i = R * W * token / tokens; i < R * W * end / tokens; ++i)
+    for (int64_t at = 0; at < c.bytes; at += 64)
+      __builtin_prefetch(reinterpret_cast<const void*>(c.w + i * c.row_bytes + at), 0, 2);
 }
 
 template <Shape S, int N>
 STOKER_INLINE int64_t use_tiles(const Tile* tiles, const RowsJob& job, int64_t token, int64_t unit,
-                                int64_t live, int offset, float* sums) {
+                                int64_t live, int offset, float* sums, const Coming& coming) {
+  const int64_t step = job.tokens * R * W;
   for (; token + N <= job.tokens; token += N) {
-    float* s = sums + token * BLOCK_LANES * R * W;
+    float* s = sums + token * R * W;
+    ask(coming, token, token + N, job.tokens);
     if constexpr (S.super)
-      super_block<S, N>(tiles, job.acts + token, unit, s);
+      super_block<S, N>(tiles, job.acts + token, unit, s + unit % BLOCK_LANES * step);
     else
-      small_blocks<S, N>(tiles, job.acts + token, unit, live, offset, s);
+      small_blocks<S, N>(tiles, job.acts + token, unit, live, offset, s, step);
   }
   return token;
 }
@@ -154,17 +170,17 @@ STOKER_INLINE int64_t use_tiles(const Tile* tiles, const RowsJob& job, int64_t t
 // All tokens times R tiles: one function per shape, shared by the formats.
 template <Shape S>
 __attribute__((noinline)) static void multiply(const Tile* tiles, const RowsJob& job, int64_t unit,
-                                               int64_t live, int offset, float* sums) {
-  int64_t token = use_tiles<S, TOKENS>(tiles, job, 0, unit, live, offset, sums);
-  token = use_tiles<S, 2>(tiles, job, token, unit, live, offset, sums);
-  use_tiles<S, 1>(tiles, job, token, unit, live, offset, sums);
+                                               int64_t live, int offset, float* sums, const Coming& coming) {
+  int64_t token = use_tiles<S, TOKENS>(tiles, job, 0, unit, live, offset, sums, coming);
+  token = use_tiles<S, 2>(tiles, job, token, unit, live, offset, sums, coming);
+  use_tiles<S, 1>(tiles, job, token, unit, live, offset, sums, coming);
 }
 
 template <class Fmt>
 static void rows_tiled(const RowsJob& job) {
   constexpr int64_t per_unit = 256 / Fmt::BLOCK, unit_bytes = bytes_of<Fmt>(per_unit);
   const int64_t blocks = job.cols / Fmt::BLOCK, row_bytes = bytes_of<Fmt>(blocks);
-  float* sums = reinterpret_cast<float*>(job.scratch);  // [tokens][8][R][W]
+  float* sums = reinterpret_cast<float*>(job.scratch);  // [8][tokens][R][W]
   Tile tiles[R];
   for (int64_t row = job.row0; row < job.row1; row += R * W) {
     std::memset(sums, 0, static_cast<size_t>(job.tokens) * BLOCK_LANES * R * W * sizeof(float));
@@ -184,13 +200,16 @@ static void rows_tiled(const RowsJob& job) {
         }
         unpack<Fmt>({rows, 0}, tiles[r]);
       }
-      multiply<shape_of<Fmt>()>(tiles, job, unit, live, TILE_OFFSET<Fmt>, sums);
+      const bool last = done + per_unit >= blocks;  // of these rows
+      const uint8_t* next = job.w + (last ? (row + R * W) * row_bytes : row * row_bytes + (unit + 1) * unit_bytes);
+      const Coming coming = {reinterpret_cast<uintptr_t>(next), row_bytes, unit_bytes};
+      multiply<shape_of<Fmt>()>(tiles, job, unit, live, TILE_OFFSET<Fmt>, sums, coming);
     }
     for (int64_t t = 0; t < job.tokens; ++t)
       for (int r = 0; r < R && row + r * W < job.row1; ++r) {
-        const float* s = sums + (t * BLOCK_LANES * R + r) * W;
+        const float* s = sums + (t * R + r) * W;
         F v[8];
-        for (int i = 0; i < 8; ++i) v[i] = load<F>(s + i * R * W);
+        for (int i = 0; i < 8; ++i) v[i] = load<F>(s + i * job.tokens * R * W);
         const F a = (v[0] + v[4]) + (v[2] + v[6]), b = (v[1] + v[5]) + (v[3] + v[7]);
         const int64_t at = row + r * W, left = job.row1 - at;
         store_some(job.outs[t] + at, a + b, left < W ? static_cast<int>(left) : W);
