@@ -27,7 +27,7 @@ inline void relax() {
 
 }  // namespace
 
-Pool::Pool(int threads) {
+Pool::Pool(int threads) : Pool() {  // so ~Pool() ends the threads there are if another one does not start
   workers_.reserve(static_cast<size_t>(threads > 1 ? threads - 1 : 0));
   for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { work(i); });
 }

@@ -284,6 +284,24 @@ print((out == out[0]).all())
     assert in_a_child(LIMIT_OF_MEMORY + code) == "no memory\nno memory\nTrue\n"
 
 
+@limits
+def test_threads_that_the_system_does_not_start() -> None:
+    """There is no room for a thousand stacks; those that were made are gone, others can be."""
+    code = """
+Kernels(1)
+allow(128 << 20)
+try:
+    Kernels(1000)
+except KernelError as error:
+    print(error)
+print(Kernels(3).threads)
+"""
+    first, second = in_a_child(LIMIT_OF_MEMORY + code).splitlines()
+    assert first.startswith("Kernels: the system does not start 1000 threads (")
+    assert first.endswith("). Use fewer, with --threads.")
+    assert second == "3"
+
+
 def test_a_flushing_caller_changes_nothing(isa: str) -> None:
     """Other libraries may switch a thread, and the threads it makes, to flushing subnormals."""
     import torch
