@@ -2,9 +2,13 @@
 # check in tests/engine/kernels/native. Each instruction set is one source file with its own flags; the rest is
 # compiled for the baseline, and isa.cpp picks at run time.
 
-# The kernels use GCC/Clang vector types. On Windows: the ClangCL toolset of Visual Studio.
-if(NOT CMAKE_CXX_COMPILER_ID MATCHES "GNU|Clang")
-  message(FATAL_ERROR "Stoker's kernels need GCC or Clang; on Windows configure with -T ClangCL")
+# The kernels use vector types, __builtin_shufflevector (GCC 12) and, on x86, _Float16 (GCC 12, Clang 15).
+set(compiler "${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}")
+if(NOT CMAKE_CXX_COMPILER_ID MATCHES "GNU|Clang"
+   OR (CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 12)
+   OR (CMAKE_CXX_COMPILER_ID MATCHES "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 15))
+  message(FATAL_ERROR "Stoker's kernels need GCC 12 or Clang 15, this is ${compiler}\n"
+                      "(Windows: the ClangCL toolset of Visual Studio, -T ClangCL)")
 endif()
 find_package(Threads REQUIRED)
 find_package(Python 3.11 REQUIRED COMPONENTS Interpreter)  # with gguf and numpy, for make_grids.py
