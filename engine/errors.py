@@ -91,4 +91,5 @@ class ServerStartError(StokerError):
 
 
 class KernelError(StokerError):
-    """The kernels are not built, or the asked-for instruction set is not on this processor."""
+    """The kernels are not built, or cannot do what is asked of them: an instruction set that this
+    processor lacks, more threads than the system starts, arguments that do not fit."""

@@ -7,8 +7,11 @@ distribution, and a high temperature cannot let in what it cut off. Each rule is
 A large vocabulary is walked by the kernels, once for its total and once for its best tokens; the
 rules then work on a few hundred numbers.
 
-A draw depends on nothing but the seed, the number of tokens generated before and the logits; equal
-values count as ordered by id. The same logits and seed therefore give the same token everywhere.
+A draw depends on nothing but the parameters, the tokens before and the logits; equal values count
+as ordered by id. At temperature 0 the same logits therefore give the same token everywhere. Above
+it the same seed does so with the same numpy on the same kind of processor: shares are numpy's
+`exp`, whose last bit differs between instruction sets, so a draw that falls onto the border of two
+shares may go to the other one elsewhere.
 """
 
 from __future__ import annotations

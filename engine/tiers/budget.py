@@ -27,6 +27,9 @@ HUGE_PAGE = 2 << 20  # bytes; the slots of each size end within one (see arena.p
 GROWTH = 6 << 20
 KV_BLOCKS = {"f16": (1, 2), "q8_0": (32, 34)}  # values of a block of keys or values, and its bytes
 CHUNK = 64  # positions that attention takes at a time; a cache holds whole chunks
+SPAN = 512  # positions that attention of at most SPLIT_ROWS tokens takes as a part of its own
+SPLIT_ROWS = 8
+STATES_BYTES = 4 << 20  # of what such parts give, or three of them
 SNAPSHOTS = 4  # earlier states of recurrent layers that are kept, beside the running one
 WINDOW_SNAPSHOTS = 2  # where layers with a window have some too: they are larger
 # Of the experts' inner rows: what is written of them (gate and up in float32, the product in int8),
@@ -139,7 +142,7 @@ def plan_memory(
     size or heads that `kv` cannot hold, BudgetError for a budget below `least` or above `ram`.
     """
     most = None if ram == "auto" else parse_bytes(ram, "--ram")
-    if kv != "f16" and any(isinstance(x.mixer, LatentAttentionSpec) for x in plan.layers):
+    if kv != "f16" and _latents(plan):
         raise SettingError(
             f"--kv is {kv}: a model with latent attention keeps its rows in f16", "Use --kv f16"
         )
@@ -287,7 +290,7 @@ def kv_bytes(plan: ModelPlan, context: int, chunk: int, kv: str) -> int:
     """Keys and values of `context` tokens over all layers, stored as `kv`, and the raw keys of
     indexers, in half precision; for steps over at most `chunk` tokens."""
     index = sum(2 * context * x.dim for x in _indexers(plan))
-    rows = sum(x.mixer.row for x in plan.layers if isinstance(x.mixer, LatentAttentionSpec))
+    rows = sum(x.row for x in _latents(plan))
     pairs = sum(
         min(kv_rows(x, context, chunk), context) * _pair_bytes(x, kv) for x in _attentions(plan)
     )
@@ -343,6 +346,10 @@ def _attentions(plan: ModelPlan) -> list[AttentionSpec]:
     return [x.mixer for x in plan.layers if isinstance(x.mixer, AttentionSpec)]
 
 
+def _latents(plan: ModelPlan) -> list[LatentAttentionSpec]:
+    return [x.mixer for x in plan.layers if isinstance(x.mixer, LatentAttentionSpec)]
+
+
 def _indexers(plan: ModelPlan) -> list[IndexerSpec]:
     return [x.indexer for x in _attentions(plan) if x.indexer]
 
@@ -373,7 +380,8 @@ def scratch_bytes(plan: ModelPlan, context: int, chunk: int) -> int:
     rows = sum(plan.row_widths) + widest + _inner(plan) + ids
     read = sum(x.reads * (x.row_bytes + 4) for x in _ngrams(plan))
     floats = chunk * rows + plan.vocab + context * sum(x.dims for x in plan.ropes)
-    return 4 * floats + chunk * read + _sparse_bytes(plan, context)
+    sparse = _sparse_bytes(plan, context)
+    return 4 * floats + chunk * read + sparse + _split_bytes(plan, context, chunk)
 
 
 def _sparse_bytes(plan: ModelPlan, context: int) -> int:
@@ -385,6 +393,17 @@ def _sparse_bytes(plan: ModelPlan, context: int) -> int:
     products = max((context // x.ratio * 64 * x.heads for _, x in chosen), default=0)
     copied = max((4 * (i.chosen + 63) * x.kv_heads * x.head_dim for x, i in chosen), default=0)
     return keys + (products + copied) * 5 // 4
+
+
+def _split_bytes(plan: ModelPlan, context: int, chunk: int) -> int:
+    """What attention of a few queries works with where it is split along the keys: a record for
+    each of them, head and span, of as many spans as are held (cpu/sequence.cpp); a quarter more
+    than it needs."""
+    outs = [x.heads * (16 + x.head_dim) for x in _attentions(plan)]
+    outs += [x.heads * (16 + x.latent) for x in _latents(plan)]
+    span = 4 * min(chunk, SPLIT_ROWS) * max(outs, default=0)
+    spans = -(-context // SPAN)
+    return min(spans * span, max(STATES_BYTES, 3 * span)) * 5 // 4 if spans > 1 else 0
 
 
 def _inner(plan: ModelPlan) -> int:

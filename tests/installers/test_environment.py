@@ -211,8 +211,9 @@ def test_no_venv_module(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> 
             "The kernels do not build: 'x' was not declared",
         ),
         (
-            "CMake Error at CMakeLists.txt:14 (message):\n  Stoker's kernels need GCC or Clang\n",
-            "The kernels do not build: Stoker's kernels need GCC or Clang",
+            "CMake Error at kernels.cmake:11 (message):\n"
+            "  Stoker's kernels need GCC 12 or Clang 15, this is GNU 11.4.0\n\n  (Windows: ...)\n",
+            "do not build: Stoker's kernels need GCC 12 or Clang 15, this is GNU 11.4.0",
         ),
         ("one\nlast words\n\n", "The set-up failed: last words"),
         ("", "the tool said nothing"),

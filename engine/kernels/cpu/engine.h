@@ -43,8 +43,9 @@ class Buffer {
  public:
   uint8_t* at_least(int64_t bytes) {
     if (bytes > size_) {
-      size_ = bytes + bytes / 4;
-      lines_.reset(new Line[static_cast<size_t>(size_ + 63) / 64]);
+      const int64_t size = bytes + bytes / 4;
+      lines_.reset(new Line[static_cast<size_t>(size + 63) / 64]);
+      size_ = size;  // now that there is so much
     }
     return reinterpret_cast<uint8_t*>(lines_.get());
   }

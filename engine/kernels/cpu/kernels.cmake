@@ -2,9 +2,13 @@
 # check in tests/engine/kernels/native. Each instruction set is one source file with its own flags; the rest is
 # compiled for the baseline, and isa.cpp picks at run time.
 
-# The kernels use GCC/Clang vector types. On Windows: the ClangCL toolset of Visual Studio.
-if(NOT CMAKE_CXX_COMPILER_ID MATCHES "GNU|Clang")
-  message(FATAL_ERROR "Stoker's kernels need GCC or Clang; on Windows configure with -T ClangCL")
+# The kernels use vector types, __builtin_shufflevector (GCC 12) and, on x86, _Float16 (GCC 12, Clang 15).
+set(compiler "${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}")
+if(NOT CMAKE_CXX_COMPILER_ID MATCHES "GNU|Clang"
+   OR (CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 12)
+   OR (CMAKE_CXX_COMPILER_ID MATCHES "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 15))
+  message(FATAL_ERROR "Stoker's kernels need GCC 12 or Clang 15, this is ${compiler}\n"
+                      "(Windows: the ClangCL toolset of Visual Studio, -T ClangCL)")
 endif()
 find_package(Threads REQUIRED)
 find_package(Python 3.11 REQUIRED COMPONENTS Interpreter)  # with gguf and numpy, for make_grids.py
@@ -37,13 +41,20 @@ function(stoker_kernels target)
     list(APPEND isas neon neondot)
     set(flags_neondot -march=armv8.2-a+dotprod)
   endif()
+  set(prefix "")
+  if(MSVC)  # clang-cl ignores -ffp-contract and takes -Wall for every warning, unless they are marked as Clang's
+    set(prefix "/clang:")
+  endif()
   foreach(isa ${isas})
+    set(flags ${kernel_flags} ${flags_${isa}})
+    list(TRANSFORM flags PREPEND "${prefix}")
     target_sources(${target} PRIVATE ${here}/isa/${isa}.cpp)
-    set_property(SOURCE ${here}/isa/${isa}.cpp APPEND PROPERTY COMPILE_OPTIONS ${kernel_flags} ${flags_${isa}})
+    set_property(SOURCE ${here}/isa/${isa}.cpp APPEND PROPERTY COMPILE_OPTIONS ${flags})
   endforeach()
   target_sources(${target} PRIVATE ${here}/engine.cpp ${here}/sequence.cpp ${here}/sparse.cpp
                  ${here}/logits.cpp ${here}/pool.cpp ${here}/isa.cpp)
   target_include_directories(${target} PRIVATE ${here})
+  list(TRANSFORM strict PREPEND "${prefix}")
   target_compile_options(${target} PRIVATE ${strict})
   target_link_libraries(${target} PRIVATE Threads::Threads)
 endfunction()

@@ -44,7 +44,7 @@ void Engine::total(const float* x, int64_t n, float* out) {
     states[seen * record] = m;
     states[seen++ * record + 1] = l;
   }
-  ops_.join_attention(states, record, seen, nullptr, 0, nullptr);  // states without an o
+  ops_.join_attention(states, states + record, record, seen - 1, nullptr, 0, nullptr);  // states without an o
   out[0] = seen == 0 ? LOWEST : states[0] + 0.0f;  // which of two zeros won is not defined
   out[1] = seen == 0 ? 0.0f : states[1];
 }

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <system_error>
 
 #include "arrays.h"
 #include "checks.h"
@@ -260,11 +261,14 @@ std::vector<int> formats(const Engine& e) {
   return ids;
 }
 
-std::unique_ptr<Engine> make_engine(int threads, const std::string& isa) {
+std::unique_ptr<Engine> make_engine(int threads, const std::string& isa) try {
   require(threads >= 1 && threads <= 1024, "Kernels", "threads must be 1..1024, is ", threads);
   for (const OpTable* t : available_tables())
     if (isa == "auto" || isa == t->name) return std::make_unique<Engine>(*t, threads);
   throw BadArgument("Kernels: the instruction set '" + isa + "' is unknown or not on this processor");
+} catch (const std::system_error& error) {
+  throw BadArgument("Kernels: the system does not start " + std::to_string(threads) + " threads (" +
+                    error.code().message() + "). Use fewer, with --threads");
 }
 
 }  // namespace

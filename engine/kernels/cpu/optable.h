@@ -168,10 +168,10 @@ struct OpTable {
   void (*store_kv[KV_LATENT])(const StoreKvJob&);
   void (*store_latent)(const float* c, int64_t latent, const float* tail, int64_t more, uint16_t* row);
   void (*attention[KV_FORMATS])(const AttentionJob&);
-  // One query: joins its records of `spans` spans, `stride` floats apart, in the first, and
-  // writes out[value_dim]. `sink` may be null.
-  void (*join_attention)(float* states, int64_t stride, int64_t spans, const float* sink, int value_dim,
-                         float* out);
+  // One query: joins its records of `spans` spans, `stride` floats apart, to its state; then writes
+  // out[value_dim] unless that is null. `sink` may be null.
+  void (*join_attention)(float* state, const float* next, int64_t stride, int64_t spans, const float* sink,
+                         int value_dim, float* out);
   void (*conv_step)(const ConvJob&);
   void (*delta_net)(const DeltaJob&);
   void (*route)(const float* logits, int64_t count, int64_t used, const Routing& r, int32_t* ids, float* weights,

@@ -1,7 +1,8 @@
 // The pool's protocol. A job is open while epoch_ is odd. A worker announces itself in inside_ and then
 // looks at epoch_ again; the caller closes the job and then waits for inside_ to reach zero. Both
 // sides use sequentially consistent operations, so either the worker sees the job closed or the caller sees
-// the worker inside.
+// the worker inside. In the same way a worker that sleeps announces itself in sleepers_ before it looks whether
+// epoch_ has moved on, and the caller opens the job before it looks for sleepers: none sleeps through a job.
 #include "pool.h"
 
 #include <algorithm>
@@ -29,7 +30,7 @@ inline void relax() {
 
 }  // namespace
 
-Pool::Pool(int threads) {
+Pool::Pool(int threads) : Pool() {  // so ~Pool() ends the threads there are if another one does not start
   workers_.reserve(static_cast<size_t>(threads > 1 ? threads - 1 : 0));
   for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { work(i); });
 }
@@ -85,19 +86,17 @@ void Pool::work(int thread) {
   uint64_t done = 0;
   while (!quit_.load(std::memory_order_relaxed)) {
     uint64_t epoch = epoch_.load(std::memory_order_acquire);
-    for (int spins = 0; (epoch == done || epoch % 2 == 0) && spins < SPINS; ++spins) {
+    const auto idle = [&] { return epoch == done || epoch % 2 == 0; };
+    for (int spins = 0; idle() && spins < SPINS; ++spins) {
       relax();
       epoch = epoch_.load(std::memory_order_acquire);
     }
-    if (epoch == done || epoch % 2 == 0) {
+    if (idle()) {
       std::unique_lock<std::mutex> lock(mutex_);
       sleepers_.fetch_add(1);
-      wake_.wait(lock, [&] {
-        epoch = epoch_.load();
-        return quit_.load() || (epoch != done && epoch % 2 == 1);
-      });
+      wake_.wait(lock, [&] { return quit_.load() || epoch_.load() != epoch; });
       sleepers_.fetch_sub(1);
-      if (quit_.load()) return;
+      continue;  // the job that woke it may be over by now: spin until the next one
     }
     inside_.fetch_add(1);
     if (epoch_.load() == epoch) take_units(thread);

@@ -19,7 +19,7 @@ namespace stoker {
 
 class Pool {
  public:
-  explicit Pool(int threads);  // including the caller
+  explicit Pool(int threads);  // including the caller; std::system_error if the system refuses one
   ~Pool();
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
@@ -37,6 +37,7 @@ class Pool {
   }
 
  private:
+  Pool() = default;
   using Call = void (*)(const void*, int64_t, int);
 
   void run_erased(int64_t units, Call call, const void* body);

@@ -233,13 +233,73 @@ def test_more_threads_than_cores_and_calls_from_several_python_threads() -> None
     assert not wrong
 
 
+def in_a_child(code: str) -> str:
+    """What the program `code` prints."""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=True)
+    assert done.stderr == b""
+    return done.stdout.decode()
+
+
 def test_interpreter_ends_quietly_with_live_kernels() -> None:
     code = (
         "import numpy as np; from engine.kernels.table import Kernels; k = Kernels(4); "
         "a = np.zeros((64, 4096), np.float32); k.add(a, a); k.itself = k"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=True)
-    assert done.stdout == done.stderr == b""
+    assert in_a_child(code) == ""
+
+
+LIMIT_OF_MEMORY = """
+import resource
+import numpy as np
+from engine.errors import KernelError
+from engine.gguf.formats import Q8_0
+from engine.kernels.table import Kernels
+from tests.engine.kernels.blocks import as_matrix, random_rows
+
+def allow(more):
+    with open("/proc/self/statm") as file:
+        used = int(file.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + more, resource.RLIM_INFINITY))
+"""
+limits = pytest.mark.skipif(sys.platform != "linux", reason="limits the address space")
+
+
+@limits
+def test_a_call_that_lacks_memory_leaves_the_kernels_as_they_were() -> None:
+    """Its buffers want 60 MB; it may be tried again, and works once there is room."""
+    code = """
+k, w = Kernels(1), as_matrix(Q8_0, random_rows(Q8_0, 4, 64, "sane", np.random.default_rng(0)), 64)
+x, out = np.ones((100_000, 64), np.float32), np.zeros((100_000, 4), np.float32)
+k.matmul(w, x[:1], out[:1])
+allow(20 << 20)
+for _ in range(2):
+    try:
+        k.matmul(w, x, out)
+    except MemoryError:
+        print("no memory")
+allow(1 << 30)
+k.matmul(w, x, out)
+print((out == out[0]).all())
+"""
+    assert in_a_child(LIMIT_OF_MEMORY + code) == "no memory\nno memory\nTrue\n"
+
+
+@limits
+def test_threads_that_the_system_does_not_start() -> None:
+    """There is no room for a thousand stacks; those that were made are gone, others can be."""
+    code = """
+Kernels(1)
+allow(128 << 20)
+try:
+    Kernels(1000)
+except KernelError as error:
+    print(error)
+print(Kernels(3).threads)
+"""
+    first, second = in_a_child(LIMIT_OF_MEMORY + code).splitlines()
+    assert first.startswith("Kernels: the system does not start 1000 threads (")
+    assert first.endswith("). Use fewer, with --threads.")
+    assert second == "3"
 
 
 def test_a_flushing_caller_changes_nothing(isa: str) -> None:

@@ -46,7 +46,7 @@ def test_every_format_has_a_kernel(isa: str) -> None:
 def check(format: Format, case: tuple[int, int, int, str, str, int]) -> None:
     rows, blocks, n, weight_kind, activation_kind, seed = case
     rng = np.random.default_rng(seed)
-    # 37: float rows that end inside a group of 32 lanes; 96: row tiles that do not fit.
+    # 37: float rows that end inside a group of 32 lanes.
     cols = blocks * (format.block if format.term > 1 else 37)
     w = random_rows(format, rows, cols, weight_kind, rng)
     x = random_activations(n, cols, activation_kind, rng)

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.engine.kernels.test_contract import fused
+
 SOURCE = Path(__file__).parent / "native"
 ENV = os.environ | {  # cmake and ninja lie beside the interpreter
     "PATH": os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", ""))),
@@ -69,6 +71,10 @@ def test_arm_kernels(tmp_path: Path) -> None:
         "-DCMAKE_SYSTEM_NAME=Linux",
         "-DCMAKE_SYSTEM_PROCESSOR=aarch64",
     )
+    kernels = list(tmp_path.rglob("neon*.o"))
+    assert len(kernels) == 2
+    for compiled in kernels:
+        assert fused("aarch64-linux-gnu-objdump", compiled) == set()
     output = run(EMULATOR, "-cpu", "max", check)  # has the dot product
     assert "neondot with" in output and "0 failures" in output
     output = run(EMULATOR, "-cpu", "cortex-a53", check)

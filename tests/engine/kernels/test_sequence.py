@@ -217,6 +217,22 @@ def test_attention_does_not_depend_on_the_prompt_chunk(
         assert_same_bits(out, whole)
 
 
+@pytest.mark.parametrize("window", [0, 2049, 2300])
+def test_spans_that_are_not_held_together(window: int) -> None:
+    """Eight queries whose states of six spans take more than the kernels hold at a time; they end
+    in different spans, and with a window of 2049 they begin in different ones."""
+    rng = np.random.default_rng(4)
+    n, start, heads, head_dim = 8, 2556, 64, 512
+    k_cache, v_cache, _, _ = make_caches(rng, "f16", start + n, head_dim, head_dim)
+    q, sinks = normal(rng, n, heads * head_dim), normal(rng, heads)
+    want, out = np.empty_like(q), np.empty_like(q)
+    for threads, to in ((1, want), (2, out), (3, out)):
+        kernels("auto", threads).attention(
+            q, k_cache, v_cache, start, 1, head_dim, 0.05, to, window, sinks
+        )
+        assert_same_bits(to, want)
+
+
 @settings(max_examples=30, deadline=None)
 @given(
     kind=kinds,

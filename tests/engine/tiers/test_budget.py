@@ -17,6 +17,7 @@ from engine.tiers.budget import (
     largest_slot,
     plan_memory,
     ring_bytes,
+    scratch_bytes,
     slot_layout,
     with_budget,
 )
@@ -212,6 +213,26 @@ def test_a_window_takes_the_same_in_every_long_context(plan: ModelPlan) -> None:
     assert "or --ctx 3072 or less" in str(error.value)
     assert plan_memory(plan, str(parts.least - 100_000), 3072, 16, "f16", MEMORY).arena >= 0
     assert plan_memory(plan, "0%", 512, 16, "f16", MEMORY).fixed == 0
+
+
+def test_spans_of_a_long_context_are_held_up_to_a_limit(plan: ModelPlan) -> None:
+    """What attention leaves of a span: 16 + 16 floats for each of 2 heads, for at most 8 tokens."""
+    rotations = sum(4 * x.dims for x in plan.ropes)
+
+    def more(plan: ModelPlan, context: int, chunk: int) -> int:
+        """Bytes beyond those of a context without a second span."""
+        grown = scratch_bytes(plan, context, chunk) - scratch_bytes(plan, 512, chunk)
+        return grown - (context - 512) * rotations
+
+    assert more(plan, 513, 1) == 2 * (4 * 2 * 32) * 5 // 4
+    assert more(plan, 5120, 8) == more(plan, 5120, 16) == 10 * 8 * (4 * 2 * 32) * 5 // 4
+    assert more(plan, 1 << 24, 8) == (4 << 20) * 5 // 4
+    wide = [
+        replace(x, mixer=replace(x.mixer, heads=4096))
+        for x in plan.layers
+        if isinstance(x.mixer, AttentionSpec)
+    ]
+    assert more(replace(plan, layers=tuple(wide)), 1 << 24, 8) == 3 * 8 * (4 * 4096 * 32) * 5 // 4
 
 
 @pytest.mark.parametrize("budget", ["0%", "40%", "100%"])

@@ -22,7 +22,8 @@
 //   GROUP, MIN_GROUP         codes that share a sub-scale, and a sub-minimum: 16 or 32
 // A format whose X_BYTES differs from BLOCK takes activations in an order of its own when decoding:
 //   arrange(x, sums16, out)  brings a block of activations into X_BYTES bytes
-//   pair_sums(b, x, sums)    (Block256) the sums of two consecutive blocks, over two such blocks
+//   own_sum(b, x)            (Block256) the sum of a block over such a block,
+//   own_sums(b, x, sums)     or the sums of two consecutive ones over two
 // A format derives from a base and hides what differs. Functions that take any P, not only const uint8_t*,
 // also unpack many rows at once (ops/rows_unpack.h): the prompt path is faster for it.
 #pragma once

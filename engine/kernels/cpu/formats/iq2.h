@@ -26,7 +26,7 @@ struct IQ2_XXS : SignedCodebook<66, 8> {
   }
 
 #ifdef __AVX512VBMI__
-  STOKER_INLINE void pair_sums(const uint8_t* b, const int8_t* x, Acc* sums) {
+  STOKER_INLINE void own_sums(const uint8_t* b, const int8_t* x, Acc* sums) {
     const __m512i q = _mm512_loadu_si512(b + 2), r = _mm512_loadu_si512(b + BYTES + 2);
     const __m512i order = byte_table([](int i) { return i % 8 / 2 + i / 8 * 8 % 16; });
     const __m512i index =
@@ -60,7 +60,7 @@ struct IQ2_XS : SignedCodebook<74, 8> {
   STOKER_INLINE S16 scales(const uint8_t* b) { return odd_scales_of_16(b + 66); }
 
 #ifdef __AVX512VBMI__
-  STOKER_INLINE void pair_sums(const uint8_t* b, const int8_t* x, Acc* sums) {
+  STOKER_INLINE void own_sums(const uint8_t* b, const int8_t* x, Acc* sums) {
     const __m512i q = _mm512_loadu_si512(b + 2), r = _mm512_loadu_si512(b + BYTES + 2);
     const __m512i index = low_bytes(q, r);
     const __mmask64 high[] = {_mm512_movepi8_mask(index),
@@ -95,7 +95,7 @@ struct IQ2_S : SignedCodebook<82, 8> {
   STOKER_INLINE S16 scales(const uint8_t* b) { return odd_scales_of_16(b + 74); }
 
 #ifdef __AVX512VBMI__
-  STOKER_INLINE void pair_sums(const uint8_t* b, const int8_t* x, Acc* sums) {
+  STOKER_INLINE void own_sums(const uint8_t* b, const int8_t* x, Acc* sums) {
     const uint8_t* c = b + BYTES;
     const __m512i index = _mm512_permutex2var_epi8(
         _mm512_loadu_si512(b + 2), byte_table([](int i) { return i / 2 + i % 2 * 64; }), _mm512_loadu_si512(c + 2));

@@ -27,7 +27,7 @@ struct IQ3_XXS : SignedCodebook<98, 4> {
   }
 
 #ifdef __AVX512VBMI__
-  STOKER_INLINE Acc lanes(const uint8_t* b, const int8_t* x) {
+  STOKER_INLINE Acc own_sum(const uint8_t* b, const int8_t* x) {
     const __m512i index = _mm512_loadu_si512(b + 2), words = _mm512_cvtepu32_epi64(load256(b + 66));
     const __mmask64 high[] = {_mm512_movepi8_mask(index)};
     const __m512i first = look_up<8>(IQ3_XXS_HALVES[0], index, high),
@@ -35,10 +35,6 @@ struct IQ3_XXS : SignedCodebook<98, 4> {
     const __m512i signs = index_signs(bits_from([](int i) { return i % 8 / 2 * 7; }, words));
     return _mm512_mullo_epi32(dot_fours<IQ3_XXS_LEVELS>(first, second, signs, x),
                               odd_lanes(bits_from([](int) { return 27; }, words)));
-  }
-  STOKER_INLINE void pair_sums(const uint8_t* b, const int8_t* x, Acc* sums) {
-    sums[0] = lanes(b, x);
-    sums[1] = lanes(b + BYTES, x + REARRANGED_BYTES);
   }
 #endif
 };
@@ -67,7 +63,7 @@ struct IQ3_S : SignedCodebook<110, 1> {
   }
 
 #ifdef __AVX512VBMI__
-  STOKER_INLINE Acc lanes(const uint8_t* b, const int8_t* x) {
+  STOKER_INLINE Acc own_sum(const uint8_t* b, const int8_t* x) {
     const __m512i index = _mm512_loadu_si512(b + 2);
     const __mmask64 high[] = {_mm512_movepi8_mask(index), load<uint64_t>(b + 66)};
     const __m512i first = look_up<9>(IQ3_S_HALVES[0], index, high),
@@ -75,10 +71,6 @@ struct IQ3_S : SignedCodebook<110, 1> {
     const __m512i scales = _mm512_set1_epi32(load<int32_t>(b + 106));
     return _mm512_mullo_epi32(dot_fours<IQ3_S_LEVELS>(first, second, byte_signs(b + 74), x),
                               odd_lanes(bits_from([](int i) { return i / 8 * 4 - 1; }, scales)));
-  }
-  STOKER_INLINE void pair_sums(const uint8_t* b, const int8_t* x, Acc* sums) {
-    sums[0] = lanes(b, x);
-    sums[1] = lanes(b + BYTES, x + REARRANGED_BYTES);
   }
 #endif
 };

@@ -50,11 +50,7 @@ struct IQ4_XS : Block256<136, 0> {
     for (int i = 0; i < 8; ++i)
       arrange_nibbles(WIDE_BIAS, x + 32 * i, sums16 + 2 * i, out + i / 4 * 192 + i % 4 * 16, 64);
   }
-  STOKER_INLINE void pair_sums(const uint8_t* b, const int8_t* x, Acc* sums) {
-    sums[0] = block_sum(b, x);
-    sums[1] = block_sum(b + BYTES, x + X_BYTES);
-  }
-  STOKER_INLINE Acc block_sum(const uint8_t* b, const int8_t* x) {
+  STOKER_INLINE Acc own_sum(const uint8_t* b, const int8_t* x) {
     const I8 scales = scales8(b);
     const B64 p = load64(b + 8), q = load64(b + 72);
     const Acc s = dot_quad_scaled<0>(no_sum(), looked_up<false>(p, IQ4_BIASED),

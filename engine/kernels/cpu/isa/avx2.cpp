@@ -5,7 +5,4 @@
 
 #include "../ops/table.h"
 
-namespace stoker {
-extern const OpTable avx2_table;
-const OpTable avx2_table = avx2::make_table("avx2");
-}  // namespace stoker
+const stoker::OpTable stoker::avx2_table = avx2::make_table("avx2");

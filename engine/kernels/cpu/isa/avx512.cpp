@@ -5,7 +5,4 @@
 
 #include "../ops/table.h"
 
-namespace stoker {
-extern const OpTable avx512_table;
-const OpTable avx512_table = avx512::make_table("avx512");
-}  // namespace stoker
+const stoker::OpTable stoker::avx512_table = avx512::make_table("avx512");

@@ -5,7 +5,4 @@
 
 #include "../ops/table.h"
 
-namespace stoker {
-extern const OpTable avx512vnni_table;
-const OpTable avx512vnni_table = avx512vnni::make_table("avx512vnni");
-}  // namespace stoker
+const stoker::OpTable stoker::avx512vnni_table = avx512vnni::make_table("avx512vnni");

@@ -5,7 +5,4 @@
 
 #include "../ops/table.h"
 
-namespace stoker {
-extern const OpTable avxvnni_table;
-const OpTable avxvnni_table = avxvnni::make_table("avxvnni");
-}  // namespace stoker
+const stoker::OpTable stoker::avxvnni_table = avxvnni::make_table("avxvnni");

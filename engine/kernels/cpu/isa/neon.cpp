@@ -5,7 +5,4 @@
 
 #include "../ops/table.h"
 
-namespace stoker {
-extern const OpTable neon_table;
-const OpTable neon_table = neon::make_table("neon");
-}  // namespace stoker
+const stoker::OpTable stoker::neon_table = neon::make_table("neon");

@@ -5,7 +5,4 @@
 
 #include "../ops/table.h"
 
-namespace stoker {
-extern const OpTable neondot_table;
-const OpTable neondot_table = neondot::make_table("neondot");
-}  // namespace stoker
+const stoker::OpTable stoker::neondot_table = neondot::make_table("neondot");

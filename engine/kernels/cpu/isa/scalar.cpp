@@ -4,7 +4,4 @@
 
 #include "../ops/table.h"
 
-namespace stoker {
-extern const OpTable scalar_table;
-const OpTable scalar_table = scalar::make_table("scalar");
-}  // namespace stoker
+const stoker::OpTable stoker::scalar_table = scalar::make_table("scalar");

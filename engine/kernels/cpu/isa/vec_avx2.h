@@ -227,11 +227,6 @@ STOKER_INLINE I tile_dot2(I acc, I w, I x) {
   return bits<I>(dot2(bits<__m256i>(acc), bits<__m256i>(w), bits<__m256i>(x)));
 }
 
-template <bool FITS16>
-STOKER_INLINE I tile_scaled(I acc, I p, I s) {
-  return FITS16 ? tile_dot2(acc, p, s) : acc + p * s;
-}
-
 // Rows j and 4 + j come into the halves of register j; then 4 x 4 words are transposed inside each half.
 STOKER_INLINE void quarter(const uint8_t* const* rows, int64_t at, I* words) {
   __m256i t[4];

@@ -230,11 +230,6 @@ STOKER_INLINE I tile_dot2(I acc, I w, I x) {
   return bits<I>(dot2(bits<__m512i>(acc), bits<__m512i>(w), bits<__m512i>(x)));
 }
 
-template <bool FITS16>
-STOKER_INLINE I tile_scaled(I acc, I p, I s) {
-  return FITS16 ? tile_dot2(acc, p, s) : acc + p * s;
-}
-
 // Rows j, 4 + j, 8 + j and 12 + j come into the quarters of register j; then 4 x 4 words are transposed
 // inside each quarter.
 STOKER_INLINE void quarter(const uint8_t* const* rows, int64_t at, I* words) {

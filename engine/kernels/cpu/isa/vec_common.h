@@ -8,6 +8,10 @@
 // merge a function compiled for AVX-512 with its twin for older processors.
 #pragma once
 
+#ifdef __clang__
+#pragma clang fp contract(off)  // as -ffp-contract=off, whatever the flags
+#endif
+
 #include <cstddef>
 #include <cstdint>
 #include <cstring>

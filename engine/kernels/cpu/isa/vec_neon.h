@@ -222,11 +222,6 @@ STOKER_INLINE I tile_add(I p, I w, I x) {
   return bits<I>(dot4(bits<int32x4_t>(p), bits<uint8x16_t>(w), bits<int8x16_t>(x)));
 }
 
-template <bool FITS16>
-STOKER_INLINE I tile_scaled(I acc, I p, I s) {
-  return acc + p * s;
-}
-
 STOKER_INLINE I tile_dot2(I acc, I w, I x) {
   const auto a = bits<int16x8_t>(w), b = bits<int16x8_t>(x);
   const int32x4_t lo = vmull_s16(vget_low_s16(a), vget_low_s16(b)), hi = vmull_high_s16(a, b);

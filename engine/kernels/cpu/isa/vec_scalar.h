@@ -243,7 +243,7 @@ STOKER_INLINE I8 reduce_quads(QuadAcc a, QuadAcc b) {
 STOKER_INLINE I8 reduce_pairs(const PairAcc* a) { return load<I8>(a); }
 
 constexpr bool SUMS32 = true;     // tile_add() sums in 32-bit lanes; otherwise in pairs of 16-bit lanes
-constexpr bool SCALES16 = false;  // tile_scaled<true>() is cheaper than tile_scaled<false>()
+constexpr bool SCALES16 = false;  // tile_dot2() is cheaper than a product of 32 bits
 
 // Per lane: p + the four products of the bytes of w (signed codes when WIDE, else unsigned ones; with
 // WIDE_BIAS added there are no signed ones) and the signed bytes of x.
@@ -255,13 +255,6 @@ STOKER_OUTLINE I tile_add(I p, I w, I x) {
       p[i] += code_of<WIDE>(a) * static_cast<int8_t>(static_cast<uint32_t>(x[i]) >> k);
     }
   return p;
-}
-
-// Per lane: acc + the sum p * the sub-scale s, an int32. With FITS16, which only SCALES16 allows, p fits 16
-// bits and the upper half of s is zero; without SUMS32 both halves of s hold the sub-scale.
-template <bool FITS16>
-STOKER_INLINE I tile_scaled(I acc, I p, I s) {
-  return acc + p * s;
 }
 
 // Per lane: acc + the two products of the int16 halves.

@@ -232,9 +232,10 @@ STOKER_INLINE void finish_state(float* state, const float* sink, int d, float* o
   for (int i = 0; i < d; i += W) store(out + i, load<F>(state + RECORD_HEAD + i) / splat(state[1]));
 }
 
-static void join_attention(float* state, int64_t stride, int64_t spans, const float* sink, int dv, float* out) {
-  for (int64_t s = 1; s < spans; ++s) join_states(state, state + s * stride, dv);
-  finish_state(state, sink, dv, out);
+static void join_attention(float* state, const float* next, int64_t stride, int64_t spans, const float* sink,
+                           int dv, float* out) {
+  for (int64_t s = 0; s < spans; ++s) join_states(state, next + s * stride, dv);
+  if (out != nullptr) finish_state(state, sink, dv, out);
 }
 
 template <class Cache>

@@ -106,8 +106,10 @@ STOKER_INLINE F8 octet(const uint8_t* w, const Act& a) {
       prefetch<bytes, 8>(w, j);
       if constexpr (Fmt::X_BYTES == Fmt::BLOCK)
         sums[j] = block_sum<Fmt>(w + j * Fmt::BYTES, a.codes + 256 * j, a.sums16 + 16 * j);
+      else if constexpr (requires { Fmt::own_sum(w, a.codes); })
+        sums[j] = Fmt::own_sum(w + j * Fmt::BYTES, a.codes + j * Fmt::X_BYTES);
       else if (j % 2 == 0)
-        Fmt::pair_sums(w + j * Fmt::BYTES, a.codes + j * Fmt::X_BYTES, sums + j);
+        Fmt::own_sums(w + j * Fmt::BYTES, a.codes + j * Fmt::X_BYTES, sums + j);
     }
     const F8 t = scaled(Fmt::d8(w), reduce(sums));
     if constexpr (!Fmt::MINS) {

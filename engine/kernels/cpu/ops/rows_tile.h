@@ -20,6 +20,13 @@ constexpr bool MANY_REGISTERS = W != 8;  // 32, not 16
 constexpr int R = MANY_REGISTERS ? 2 : 1;       // tiles side by side, and
 constexpr int TOKENS = MANY_REGISTERS ? 6 : 4;  // tokens: what the registers hold
 
+// Per lane: acc + the sum p * the sub-scale s, an int32. With FITS16 p fits 16 bits and the upper half of s is
+// zero; without SUMS32 both halves of s hold the sub-scale.
+template <bool FITS16>
+STOKER_INLINE I tile_scaled(I acc, I p, I s) {
+  return FITS16 ? tile_dot2(acc, p, s) : acc + p * s;
+}
+
 STOKER_INLINE I word(const void* p) { return splat_int(load<int32_t>(p)); }
 
 // p = the sums of the products of WORDS words from word `at` of the tiles.

@@ -1,5 +1,5 @@
 // A check of the kernels without Python: every operation, every format and every instruction set of this
-// processor, on arrays that end at an unmapped page, with any bytes as weights. Results must equal those of
+// processor, on arrays between unmapped pages, with any bytes as weights. Results must equal those of
 // the scalar kernels bit for bit, at any number of threads; the pool must hand out every unit once.
 //
 //   check            everything          check threads       the pool and the expert layers only
@@ -127,8 +127,9 @@ void check_attention(Random& random) {
     int heads, kv_heads, head_dim;
     int64_t ctx, start, n;
   };
-  const Shape shapes[] = {{1, 1, 16, 64, 0, 1},     {3, 1, 48, 128, 63, 2},   {8, 2, 128, 192, 100, 35},
-                          {40, 2, 64, 256, 190, 9}, {5, 5, 512, 64, 63, 1},   {7, 1, 112, 320, 0, 70}};
+  const Shape shapes[] = {{1, 1, 16, 64, 0, 1},     {3, 1, 48, 128, 63, 2}, {8, 2, 128, 192, 100, 35},
+                          {40, 2, 64, 256, 190, 9}, {5, 5, 512, 64, 63, 1}, {7, 1, 112, 320, 0, 70},
+                          {6, 2, 32, 1152, 1022, 5}};  // the last one in spans that are joined
   for (const Shape& s : shapes) {
     const int64_t kv_cols = static_cast<int64_t>(s.kv_heads) * s.head_dim, seen = s.start + s.n;
     const int64_t cols = static_cast<int64_t>(s.heads) * s.head_dim;
@@ -137,20 +138,21 @@ void check_attention(Random& random) {
     fill(v, kv_cols, random);
     fill(q, cols, random);
     fill(sinks, s.heads, random);
-    for (const int64_t window : {NO_WINDOW, int64_t{3}, int64_t{70}}) {
-      // With a window a ring of so many rows.
-      const int64_t rows = window == NO_WINDOW ? s.ctx : (window - 1 + s.n + 63) / 64 * 64;
-      on_all("attention", s.n * cols, [&](Engine& e, float* out) {
-        Guarded<uint16_t> k_cache(rows * kv_cols), v_cache(rows * kv_cols);
-        auto* keys = reinterpret_cast<uint8_t*>(k_cache.data());
-        auto* values = reinterpret_cast<uint8_t*>(v_cache.data());
-        for (int64_t at = 0; at < seen; at += rows)
-          e.store_kv({k.data() + at * kv_cols, v.data() + at * kv_cols, keys, values, KV_F16,
-                      std::min(rows, seen - at), at, rows, s.kv_heads, s.head_dim});
-        e.attention({q.data(), keys, values, KV_F16, out, s.n, s.start, rows, s.heads, s.kv_heads, s.head_dim,
-                     0.125f, window, window == NO_WINDOW ? nullptr : sinks.data()});
-      });
-    }
+    for (const KvFormat format : {KV_F16, KV_Q8_0})
+      for (const int64_t window : {NO_WINDOW, int64_t{3}, int64_t{70}, int64_t{513}}) {
+        if (format == KV_Q8_0 && s.head_dim % 32 != 0) continue;
+        // With a window a ring of so many rows.
+        const int64_t rows = window == NO_WINDOW ? s.ctx : (window - 1 + s.n + 63) / 64 * 64;
+        const int64_t bytes = rows * (format == KV_Q8_0 ? kv_cols / 32 * 34 : 2 * kv_cols);
+        on_all(format == KV_Q8_0 ? "attention over Q8_0" : "attention", s.n * cols, [&](Engine& e, float* out) {
+          Guarded<uint8_t> keys(bytes), values(bytes);
+          for (int64_t at = 0; at < seen; at += rows)
+            e.store_kv({k.data() + at * kv_cols, v.data() + at * kv_cols, keys.data(), values.data(), format,
+                        std::min(rows, seen - at), at, rows, s.kv_heads, s.head_dim});
+          e.attention({q.data(), keys.data(), values.data(), format, out, s.n, s.start, rows, s.heads,
+                       s.kv_heads, s.head_dim, 0.125f, window, window == NO_WINDOW ? nullptr : sinks.data()});
+        });
+      }
   }
 }
 
@@ -217,6 +219,27 @@ void check_latent(Random& random) {
   }
 }
 
+void check_delta_net(Random& random) {
+  struct Shape {
+    int k_heads, v_heads, dk, dv;
+    int64_t n;
+  };
+  const Shape shapes[] = {{1, 1, 16, 16, 1}, {2, 4, 48, 80, 5}, {1, 3, 32, 128, 130}};
+  for (const Shape& s : shapes) {
+    const int64_t row = 2 * s.k_heads * s.dk + s.v_heads * s.dv, outs = s.n * s.v_heads * s.dv;
+    Guarded<float> qkv(s.n * row), g(s.n * s.v_heads), beta(s.n * s.v_heads), before(s.v_heads * s.dk * s.dv);
+    for (auto* x : {&qkv, &g, &beta, &before}) fill(*x, s.dk, random);
+    for (const bool tiled : {false, true})
+      on_all("delta_net", outs + before.size(), [&](Engine& e, float* out) {
+        Guarded<float> state(before.size());
+        std::copy(before.data(), before.data() + before.size(), state.data());
+        e.delta_net({qkv.data(), g.data(), beta.data(), state.data(), out, s.n, s.k_heads, s.v_heads, s.dk,
+                     s.dv, tiled, 1e-6f, 0.25f});
+        std::copy(state.data(), state.data() + state.size(), out + outs);
+      });
+  }
+}
+
 void check_head_matmul(Random& random) {
   for (int f = 0; f < engines[0]->ops().format_count; ++f) {
     constexpr int64_t heads = 3, rows = 37, n = 66;
@@ -251,6 +274,10 @@ void check_rows(Random& random) {
     on_all("keyed_values", n * 3 * cols, [&](Engine& e, float* out) {
       e.keyed_values(more.data(), more.data(), x.data(), n, 3, cols, out);
     });
+    on_all("fill", n * cols, [&](Engine& e, float* out) { e.fill(out, -0.0f, n * cols); });
+    on_all("delta_gates", 2 * n * cols, [&](Engine& e, float* out) {
+      e.delta_gates(out, out + n * cols, w.data(), x.data(), n, cols);
+    }, more.data());
     on_all("scale", n * cols, [&](Engine& e, float* out) { e.scale(out, 0.3f, n * cols); }, x.data());
     on_all("conv_step", n * cols, [&](Engine& e, float* out) {
       Guarded<float> state(9 * cols);
@@ -336,6 +363,7 @@ int main(int argc, char** argv) {
     check_attention(random);
     check_chosen(random);
     check_latent(random);
+    check_delta_net(random);
     check_head_matmul(random);
     check_rows(random);
   }

@@ -1,6 +1,8 @@
-// Arrays that end where the memory ends: a read or write behind the last element faults.
+// Arrays that end where the memory ends: a read or write behind the last element faults. Before the first one it
+// faults from the page before on, with the address sanitizer at once.
 #pragma once
 
+#include <sanitizer/asan_interface.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -17,16 +19,21 @@ class Guarded {
   explicit Guarded(int64_t n) : n_(n) {
     const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
     const size_t bytes = static_cast<size_t>(n) * sizeof(T);
-    mapped_ = (bytes + page - 1) / page * page + page;
-    void* p = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (p == MAP_FAILED || mprotect(static_cast<uint8_t*>(p) + mapped_ - page, page, PROT_NONE) != 0) {
+    const size_t usable = (bytes + page - 1) / page * page;
+    mapped_ = page + usable + page;
+    void* p = mmap(nullptr, mapped_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    base_ = static_cast<uint8_t*>(p);
+    if (p == MAP_FAILED || mprotect(base_ + page, usable, PROT_READ | PROT_WRITE) != 0) {
       std::perror("guarded memory");
       std::exit(2);
     }
-    base_ = static_cast<uint8_t*>(p);
-    data_ = reinterpret_cast<T*>(base_ + mapped_ - page - bytes);
+    data_ = reinterpret_cast<T*>(base_ + page + usable - bytes);
+    ASAN_POISON_MEMORY_REGION(base_ + page, usable - bytes);
   }
-  ~Guarded() { munmap(base_, mapped_); }
+  ~Guarded() {
+    ASAN_UNPOISON_MEMORY_REGION(base_, mapped_);
+    munmap(base_, mapped_);
+  }
   Guarded(const Guarded&) = delete;
   Guarded& operator=(const Guarded&) = delete;
 
