@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -58,3 +59,10 @@ def test_every_router(case: tuple[Router, Floats, int], odd: bool, seed: int) ->
         some = np.array([-np.inf, np.inf, np.nan, np.nan, -0.0, 0.0, 1.0], np.float32)
         logits[0] = rng.choice(some[rng.integers(0, 5) :], logits.shape[1])
     check(router, logits, used)
+
+
+@pytest.mark.parametrize("sigmoid", [False, True])
+def test_groups_that_leave_room(sigmoid: bool) -> None:
+    """In a tile of four groups of 16: what is no expert has no part in any result."""
+    logits = normal(np.random.default_rng(1), 6, 33)
+    check(Router(sigmoid=sigmoid, groups=3, groups_used=2), logits, 9)
