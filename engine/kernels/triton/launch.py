@@ -17,7 +17,7 @@ import triton
 
 from engine.errors import KernelError
 from engine.gguf.formats import FORMATS, Format
-from engine.kernels.router import SOFTMAX, Router
+from engine.kernels.router import SOFTMAX, Floats, Router
 from engine.kernels.table import ExpertMatrix, activation_number
 from engine.kernels.triton.books import book
 from engine.kernels.triton.boundary import (
@@ -63,24 +63,20 @@ class DeviceMatrix:
             raise KernelError("The matrix begins at an odd address")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class DeviceRouter:
-    """A router whose vectors float32 `[experts]`, where it has them, are on the device."""
+    """A router with a copy of its vectors `[experts]`, where it has them, on the device."""
 
-    router: Router = SOFTMAX
-    bias: Tensor | None = None
-    selection_bias: Tensor | None = None
-    expert_scale: Tensor | None = None
+    def __init__(self, router: Router, device: torch.device) -> None:
+        def there(values: Floats | None) -> Tensor | None:
+            return None if values is None else torch.tensor(values, device=device)
 
-    @classmethod
-    def on(cls, device: torch.device, router: Router) -> DeviceRouter:
-        vectors = (router.bias, router.selection_bias, router.expert_scale)
-        return cls(
-            router, *(None if v is None else torch.tensor(v, device=device) for v in vectors)
-        )
+        self.router = router
+        self.bias = there(router.bias)
+        self.selection_bias = there(router.selection_bias)
+        self.expert_scale = there(router.expert_scale)
 
 
-PLAIN = DeviceRouter()
+PLAIN = DeviceRouter(SOFTMAX, torch.device("cpu"))  # has nothing to be there
 
 
 def quantise(x: Tensor, term: int) -> tuple[Tensor, Tensor]:

@@ -39,7 +39,7 @@ def experts(
 
 def route(router: Router, used: int = 1) -> None:
     weights, some = torch.zeros(2, used), torch.zeros((2, used), dtype=torch.int32)
-    launch.route(x, used, some, weights, launch.DeviceRouter.on(x.device, router))
+    launch.route(x, used, some, weights, launch.DeviceRouter(router, x.device))
 
 
 REFUSED: dict[str, tuple[str, Callable[[], object]]] = {

@@ -19,7 +19,7 @@ from tests.engine.kernels.triton.test_ops import normal, seeds, tensor
 def check(router: Router, logits: Floats, used: int) -> None:
     shape = len(logits), used
     ids, weights = torch.empty(shape, dtype=torch.int32), torch.empty(shape)
-    on_device = launch.DeviceRouter.on(ids.device, router)
+    on_device = launch.DeviceRouter(router, ids.device)
     launch.route(tensor(logits), used, ids, weights, on_device)
     want_ids, want = reference.route(logits, used, router)
     assert (ids.numpy() == want_ids).all()
