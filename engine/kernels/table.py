@@ -326,7 +326,7 @@ class Operations:
         """
         of = self._expert_matrix
         self._calls.experts(
-            x, ids, base, of(gate), of(up), of(down), y, _activation(activation),
+            x, ids, base, of(gate), of(up), of(down), y, activation_number(activation),
             *map(_or_empty, biases),
         )  # fmt: skip
 
@@ -363,7 +363,7 @@ class Operations:
 
     def glu(self, gate: Floats, up: Floats, activation: str = "silu") -> None:
         """gate = activation(gate, up), value by value: one of ACTIVATIONS."""
-        self._calls.glu(gate, up, _activation(activation))
+        self._calls.glu(gate, up, activation_number(activation))
 
     def sigmoid_gate(self, x: Floats, gate: Floats) -> None:
         """x[n, cols] *= sigmoid(gate[n, gates]), a gate for each cols / gates columns in a row;
@@ -450,8 +450,8 @@ def _or_empty(values: Floats | None) -> Floats:
     return _EMPTY if values is None else values
 
 
-def _activation(name: str) -> int:
-    """Its number in the kernels."""
+def activation_number(name: str) -> int:
+    """The number of one of ACTIVATIONS in the kernels."""
     if name not in ACTIVATIONS:
         raise KernelError(
             f"The activation {name!r} is unknown", f"Use one of {', '.join(ACTIVATIONS)}"

@@ -50,6 +50,12 @@ def silu(x):
 
 
 @triton.jit
+def sigmoid(x):
+    """1 / (1 + exp(-x))."""
+    return tl.math.div_rn(1.0, 1.0 + exp(-x))
+
+
+@triton.jit
 def halved(x, KEEP: tl.constexpr, HALF: tl.constexpr):
     """`[KEEP, 2 * HALF]` to `[KEEP, HALF]`: lane i takes lane i + HALF."""
     low, high = tl.split(tl.permute(tl.reshape(x, (KEEP, 2, HALF)), (0, 2, 1)))

@@ -1,4 +1,4 @@
-"""The experts of a step, found through the table of addresses: gate, up and SwiGLU, then down.
+"""The experts of a step, found through the table of addresses: gate and up, then down.
 
 An address is that of an expert's slot as an int64, 0 while the expert is not there. The kernels ask
 the table and nothing else, so one captured graph serves every residency; pairs without an expert
@@ -8,8 +8,8 @@ are left alone.
 import triton
 import triton.language as tl
 
-from engine.kernels.triton.arith import silu
 from engine.kernels.triton.blocks import select
+from engine.kernels.triton.glu import glu
 from engine.kernels.triton.rows import block_rows, float_rows
 
 
@@ -28,10 +28,19 @@ def expert_rows(
 
 
 @triton.jit
-def slot_of(addresses, experts, ids, pair):
-    """The address of the expert that the pair chose; 0 also for an id that does not exist."""
+def expert_of(addresses, experts, ids, pair):
+    """The expert that the pair chose, and its address; 0 also for an id that does not exist."""
     e = tl.load(ids + pair)
-    return tl.load(addresses + e, mask=(e >= 0) & (e < experts), other=0)
+    slot = tl.load(addresses + e, mask=(e >= 0) & (e < experts), other=0)
+    return e.to(tl.int64), slot
+
+
+@triton.jit
+def with_bias(sums, bias, expert, count, rows):
+    """sums + those rows of the expert's bias, of `[experts, count]`; bias may be None."""
+    if bias is not None:
+        sums = sums + tl.load(bias + expert * count + rows)
+    return sums
 
 
 @triton.jit
@@ -44,6 +53,8 @@ def gate_up_kernel(
     gate_scales,
     up_codes,
     up_scales,
+    gate_bias,
+    up_bias,
     h,
     used,
     ff,
@@ -54,16 +65,18 @@ def gate_up_kernel(
     up_book,
     GATE: tl.constexpr,
     UP: tl.constexpr,
+    ACTIVATION: tl.constexpr,
     ROWS: tl.constexpr,
 ):
-    """h float32 `[n * used, ff]` = SiLU(gate(x)) * up(x); addresses int64 `[experts]`, ids int32
-    `[n * used]`.
+    """h float32 `[n * used, ff]` = the activation of gate(x) and up(x); addresses int64
+    `[experts]`, ids int32 `[n * used]`.
 
     x float32 `[n, cols]` and its codes and scales for both formats; of these only what the formats
-    need is read. Program (pair, tile): ROWS rows of the expert that the pair chose.
+    need is read. Biases float32 `[experts, ff]` or None. Program (pair, tile): ROWS rows of the
+    expert that the pair chose.
     """
     pair = tl.program_id(0)
-    slot = slot_of(addresses, experts, ids, pair)
+    expert, slot = expert_of(addresses, experts, ids, pair)
     if slot != 0:
         token = pair // used
         r = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
@@ -92,7 +105,9 @@ def gate_up_kernel(
             UP,
             ROWS,
         )
-        tl.store(h + pair * ff + r, silu(gate) * up, mask=r < ff)
+        gate = with_bias(gate, gate_bias, expert, ff, rows)
+        up = with_bias(up, up_bias, expert, ff, rows)
+        tl.store(h + pair * ff + r, glu(gate, up, ACTIVATION), mask=r < ff)
 
 
 @triton.jit
@@ -103,6 +118,7 @@ def down_kernel(
     h,
     codes,
     scales,
+    bias,
     y,
     rows,
     ff,
@@ -111,9 +127,12 @@ def down_kernel(
     DOWN: tl.constexpr,
     ROWS: tl.constexpr,
 ):
-    """y float32 `[n * used, rows]` = down(h); h float32 `[n * used, ff]`, its codes and scales."""
+    """y float32 `[n * used, rows]` = down(h); h float32 `[n * used, ff]`, its codes and scales.
+
+    bias float32 `[experts, rows]` or None.
+    """
     pair = tl.program_id(0)
-    slot = slot_of(addresses, experts, ids, pair)
+    expert, slot = expert_of(addresses, experts, ids, pair)
     if slot != 0:
         r = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
         row = tl.minimum(r, rows - 1).to(tl.int64)
@@ -129,4 +148,5 @@ def down_kernel(
             DOWN,
             ROWS,
         )
+        down = with_bias(down, bias, expert, rows, row)
         tl.store(y + pair * rows + r, down, mask=r < rows)

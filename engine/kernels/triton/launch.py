@@ -1,4 +1,4 @@
-"""The operations on torch tensors: checks at the boundary, scratch, and the launch of the kernels.
+"""The operations on torch tensors: their checks, scratch, and the launch of the kernels.
 
 The twin of `engine/kernels/table.py` for a CUDA device (and for the CPU under Triton's
 interpreter): every operation is the one of the same name there, equal to it bit for bit.
@@ -9,6 +9,7 @@ before the call. Wrong types, shapes and places raise `KernelError`. Nothing wai
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -16,8 +17,18 @@ import triton
 
 from engine.errors import KernelError
 from engine.gguf.formats import FORMATS, Format
-from engine.kernels.table import ExpertMatrix
+from engine.kernels.router import SOFTMAX, Floats, Router
+from engine.kernels.table import ExpertMatrix, activation_number
 from engine.kernels.triton.books import book
+from engine.kernels.triton.boundary import (
+    columns_of,
+    require,
+    require_blocks,
+    require_if_any,
+    require_on,
+    require_same,
+    rows_and_columns,
+)
 from engine.kernels.triton.combine import combine_kernel
 from engine.kernels.triton.embed import embed_kernel, float_embed_kernel
 from engine.kernels.triton.experts import down_kernel, gate_up_kernel
@@ -44,17 +55,33 @@ class DeviceMatrix:
     cols: int
 
     def __post_init__(self) -> None:
-        _divides(self.format, self.cols)
-        _check(
+        require_blocks(self.format, self.cols)
+        require(
             "the matrix", self.data, torch.uint8, (self.rows * self.format.row_bytes(self.cols),)
         )
         if self.data.data_ptr() % 2:
             raise KernelError("The matrix begins at an odd address")
 
 
+class DeviceRouter:
+    """A router with a copy of its vectors `[experts]`, where it has them, on the device."""
+
+    def __init__(self, router: Router, device: torch.device) -> None:
+        def there(values: Floats | None) -> Tensor | None:
+            return None if values is None else torch.tensor(values, device=device)
+
+        self.router = router
+        self.bias = there(router.bias)
+        self.selection_bias = there(router.selection_bias)
+        self.expert_scale = there(router.expert_scale)
+
+
+PLAIN = DeviceRouter(SOFTMAX, torch.device("cpu"))  # has nothing to be there
+
+
 def quantise(x: Tensor, term: int) -> tuple[Tensor, Tensor]:
     """int8 codes `[n, cols]` and float32 scales `[n, cols / term]` of x; term 32 or 256."""
-    n, cols = _rows_and_columns("x", x)
+    n, cols = rows_and_columns("x", x)
     if term not in (32, 256) or cols % term:
         raise KernelError(f"{cols} columns cannot be quantised in blocks of {term}")
     codes = torch.empty((n, cols), dtype=torch.int8, device=x.device)
@@ -68,10 +95,10 @@ def quantise(x: Tensor, term: int) -> tuple[Tensor, Tensor]:
 
 def matmul(w: DeviceMatrix, x: Tensor, out: Tensor) -> None:
     """out[n, rows] = x[n, cols] @ W^T."""
-    n, cols = _rows_and_columns("x", x)
-    _check("out", out, torch.float32, (n, w.rows), x.device)
-    _same("the matrix has", w.cols, "x has", cols)
-    _on("the matrix", w.data, x.device)
+    n, cols = rows_and_columns("x", x)
+    require("out", out, torch.float32, (n, w.rows), x.device)
+    require_same("the matrix has", w.cols, "x has", cols)
+    require_on("the matrix", w.data, x.device)
     codes, scales = _quantised(x, w.format)
     grid = (triton.cdiv(w.rows, ROWS),)
     for i in range(0, n, TOKENS):
@@ -94,21 +121,30 @@ def experts(
     up: ExpertMatrix,
     down: ExpertMatrix,
     y: Tensor,
+    activation: str = "silu",
+    biases: Sequence[Tensor | None] = (None, None, None),
 ) -> None:
     """y[n, used, embd] = the output of expert ids[n, used] (int32) for x[n, embd].
 
     addresses int64 `[experts]` is the layer's row of the table of slots, read by the kernels when
     they run; pairs whose expert has address 0 stay as they are. Slots are device memory or memory
-    that the device can read.
+    that the device can read. `biases` float32 `[experts, rows]` are added to what gate, up and down
+    give; `activation` is one of the table's.
     """
-    n, embd = _rows_and_columns("x", x)
-    used = _columns_of("ids", ids, torch.int32, n, x.device)
-    _check("addresses", addresses, torch.int64, (addresses.numel(),), x.device)
-    _check("y", y, torch.float32, (n, used, embd), x.device)
+    n, embd = rows_and_columns("x", x)
+    used = columns_of("ids", ids, torch.int32, n, x.device)
+    require("addresses", addresses, torch.int64, (addresses.numel(),), x.device)
+    require("y", y, torch.float32, (n, used, embd), x.device)
     g, u, d = (_format(m) for m in (gate, up, down))
     ff = gate.rows
-    _same("gate and up take", (gate.cols, up.rows, up.cols), "the layer has", (embd, ff, embd))
-    _same("down is", (down.rows, down.cols), "the layer needs", (embd, ff))
+    require_same(
+        "gate and up take", (gate.cols, up.rows, up.cols), "the layer has", (embd, ff, embd)
+    )
+    require_same("down is", (down.rows, down.cols), "the layer needs", (embd, ff))
+    for name, bias, m in zip(("gate_bias", "up_bias", "down_bias"), biases, (gate, up, down)):
+        require_if_any(name, bias, (addresses.numel(), m.rows), x.device)
+    gate_bias, up_bias, down_bias = biases
+    number = activation_number(activation)
     if n * used == 0:
         return
     gate_x = _quantised(x, g)
@@ -116,34 +152,54 @@ def experts(
     h = torch.empty((n * used, ff), dtype=torch.float32, device=x.device)
     experts_of = (addresses, addresses.numel(), ids)
     gate_up_kernel[(n * used, triton.cdiv(ff, ROWS))](
-        *experts_of, x, *gate_x, *up_x, h, used, ff, embd, gate.offset, up.offset,
-        book(g, x.device), book(u, x.device), GATE=g.id, UP=u.id, ROWS=ROWS, **EXACT,
+        *experts_of, x, *gate_x, *up_x, gate_bias, up_bias, h, used, ff, embd,
+        gate.offset, up.offset, book(g, x.device), book(u, x.device),
+        GATE=g.id, UP=u.id, ACTIVATION=number, ROWS=ROWS, **EXACT,
     )  # fmt: skip
     down_kernel[(n * used, triton.cdiv(embd, ROWS))](
-        *experts_of, h, *_quantised(h, d), y, embd, ff, down.offset,
+        *experts_of, h, *_quantised(h, d), down_bias, y, embd, ff, down.offset,
         book(d, x.device), DOWN=d.id, ROWS=ROWS, **EXACT,
     )  # fmt: skip
 
 
-def route(logits: Tensor, used: int, ids: Tensor, weights: Tensor) -> None:
-    """The `used` likeliest experts of each row, best first, and their renormalised weights."""
-    n, count = _rows_and_columns("logits", logits)
+def route(
+    logits: Tensor, used: int, ids: Tensor, weights: Tensor, router: DeviceRouter = PLAIN
+) -> None:
+    """ids[n, used] (int32) = the `used` experts that `router` finds best for each row of logits[n,
+    experts], the best first, and their weights[n, used]."""
+    n, count = rows_and_columns("logits", logits)
+    r = router.router
     if not 1 <= used <= count:
         raise KernelError(f"Cannot choose {used} of {count} experts")
-    _check("ids", ids, torch.int32, (n, used), logits.device)
-    _check("weights", weights, torch.float32, (n, used), logits.device)
+    if not 0 < r.groups_used <= r.groups or count % r.groups:
+        raise KernelError(f"Cannot choose {r.groups_used} of {r.groups} groups of {count} experts")
+    size = count // r.groups
+    if used > r.groups_used * size:
+        raise KernelError(f"Cannot choose {used} experts from {r.groups_used} groups of {size}")
+    require("ids", ids, torch.int32, (n, used), logits.device)
+    require("weights", weights, torch.float32, (n, used), logits.device)
+    for name in ("bias", "selection_bias", "expert_scale"):
+        require_if_any(name, getattr(router, name), (count,), logits.device)
     route_kernel[(n,)](
-        logits, ids, weights, count, used,
-        COUNT=triton.next_power_of_2(count), USED=triton.next_power_of_2(used), **EXACT,
+        logits, router.bias, router.selection_bias, router.expert_scale, ids, weights,
+        size, r.groups, r.groups_used, used, r.scale, SIGMOID=r.sigmoid, NORMALISE=r.normalise,
+        SIZE=triton.next_power_of_2(size), GROUPS=triton.next_power_of_2(r.groups),
+        USED=triton.next_power_of_2(used), **EXACT,
     )  # fmt: skip
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float, out: Tensor) -> None:
-    """out = x / sqrt(mean(x^2) + eps) * weight, row by row; out may be x."""
-    n, cols = _rows_and_columns("x", x)
-    _check("weight", weight, torch.float32, (cols,), x.device)
-    _check("out", out, torch.float32, (n, cols), x.device)
-    rms_norm_kernel[(n,)](x, weight, out, cols, eps, TILE=TILE, **EXACT)
+    """out = x / sqrt(mean(x^2) + eps) * weight, row by row; out may be x.
+
+    weight[cols], or [g * cols]: row i takes the part i mod g of it.
+    """
+    n, cols = rows_and_columns("x", x)
+    groups = max(1, weight.numel() // max(1, cols))
+    require("weight", weight, torch.float32, (groups * cols,), x.device)
+    require("out", out, torch.float32, (n, cols), x.device)
+    if n % groups:
+        raise KernelError(f"weight is for {groups} rows in turn, which do not divide the {n} of x")
+    rms_norm_kernel[(n,)](x, weight, out, cols, groups, eps, TILE=TILE, **EXACT)
 
 
 def head_norm_rope(
@@ -161,12 +217,12 @@ def head_norm_rope(
     cos and sin are `[ctx, pairs]`; dimension i < pairs is rotated with dimension i + pairs. Row i
     has position start + i.
     """
-    n, cols = _rows_and_columns("x", x)
-    ctx, pairs = _rows_and_columns("cos", cos)
-    _same("x has", cols, "the heads have", heads * head_dim)
-    _check("weight", weight, torch.float32, (head_dim,), x.device)
-    _check("sin", sin, torch.float32, (ctx, pairs), x.device)
-    _on("cos", cos, x.device)
+    n, cols = rows_and_columns("x", x)
+    ctx, pairs = rows_and_columns("cos", cos)
+    require_same("x has", cols, "the heads have", heads * head_dim)
+    require("weight", weight, torch.float32, (head_dim,), x.device)
+    require("sin", sin, torch.float32, (ctx, pairs), x.device)
+    require_on("cos", cos, x.device)
     if not 0 < 2 * pairs <= head_dim or start < 0 or start + n > ctx:
         raise KernelError(
             f"{pairs} pairs at positions {start} to {start + n} do not fit a head of {head_dim} "
@@ -181,9 +237,9 @@ def head_norm_rope(
 
 def combine(y: Tensor, weights: Tensor, out: Tensor) -> None:
     """out[n, embd] += (w0 * y0 + w1 * y1 + ...), the sum in router order, then one addition."""
-    n, cols = _rows_and_columns("out", out)
-    used = _columns_of("weights", weights, torch.float32, n, out.device)
-    _check("y", y, torch.float32, (n, used, cols), out.device)
+    n, cols = rows_and_columns("out", out)
+    used = columns_of("weights", weights, torch.float32, n, out.device)
+    require("y", y, torch.float32, (n, used, cols), out.device)
     if used:
         combine_kernel[(n, triton.cdiv(cols, TILE))](
             y, weights, out, used, cols, TILE=TILE, **EXACT
@@ -192,10 +248,10 @@ def combine(y: Tensor, weights: Tensor, out: Tensor) -> None:
 
 def embed(w: DeviceMatrix, ids: Tensor, out: Tensor) -> None:
     """out[n, cols] = rows ids[n] (int32) of W, dequantised; a row that W does not have is NaN."""
-    n, cols = _rows_and_columns("out", out)
-    _same("the matrix has", w.cols, "out has", cols)
-    _check("ids", ids, torch.int32, (n,), out.device)
-    _on("the matrix", w.data, out.device)
+    n, cols = rows_and_columns("out", out)
+    require_same("the matrix has", w.cols, "out has", cols)
+    require("ids", ids, torch.int32, (n,), out.device)
+    require_on("the matrix", w.data, out.device)
     term = w.format.term
     tile = TILE // term
     grid = (n, triton.cdiv(cols // term, tile))
@@ -230,50 +286,5 @@ def _format(m: ExpertMatrix) -> Format:
     if m.offset < 0 or m.offset % 2:
         raise KernelError(f"The offset {m.offset} of an expert's matrix is negative or odd")
     found = FORMATS[m.format_id]
-    _divides(found, m.cols)
+    require_blocks(found, m.cols)
     return found
-
-
-def _divides(format: Format, cols: int) -> None:
-    if cols % format.block:
-        raise KernelError(f"{cols} columns are no whole number of {format.name} blocks")
-
-
-def _rows_and_columns(name: str, x: Tensor) -> tuple[int, int]:
-    if x.dim() != 2:
-        raise KernelError(f"{name} has the shape {tuple(x.shape)}, not two dimensions")
-    _check(name, x, torch.float32, tuple(x.shape))
-    return x.shape[0], x.shape[1]
-
-
-def _columns_of(name: str, x: Tensor, dtype: torch.dtype, n: int, device: torch.device) -> int:
-    columns = x.shape[-1] if x.dim() else 0
-    _check(name, x, dtype, (n, columns), device)
-    return columns
-
-
-def _check(
-    name: str,
-    x: Tensor,
-    dtype: torch.dtype,
-    shape: tuple[int, ...],
-    device: torch.device | None = None,
-) -> None:
-    if x.dtype != dtype or tuple(x.shape) != shape:
-        raise KernelError(
-            f"{name} is {x.dtype} {tuple(x.shape)} instead of {dtype} {shape}".replace("torch.", "")
-        )
-    if not x.is_contiguous():
-        raise KernelError(f"{name} is not contiguous")
-    if device is not None:
-        _on(name, x, device)
-
-
-def _on(name: str, x: Tensor, device: torch.device) -> None:
-    if x.device != device:
-        raise KernelError(f"{name} is on {x.device}, not on {device}")
-
-
-def _same(what: str, a: object, other: str, b: object) -> None:
-    if a != b:
-        raise KernelError(f"The sizes do not fit: {what} {a}, {other} {b}")

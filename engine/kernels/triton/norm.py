@@ -20,9 +20,13 @@ def inverse_rms(x, cols, eps):
 
 
 @triton.jit
-def rms_norm_kernel(x, weight, out, cols, eps, TILE: tl.constexpr):
-    """out = x / sqrt(mean(x^2) + eps) * weight for a row `[cols]` per program; out may be x."""
+def rms_norm_kernel(x, weight, out, cols, groups, eps, TILE: tl.constexpr):
+    """out = x / sqrt(mean(x^2) + eps) * weight for a row `[cols]` per program; out may be x.
+
+    weight `[groups, cols]`: row i takes i mod groups of it.
+    """
     start = tl.program_id(0).to(tl.int64) * cols
+    weight += tl.program_id(0) % groups * cols
     r = inverse_rms(x + start, cols, eps)
     for first in range(0, cols, TILE):
         j = first + tl.arange(0, TILE)

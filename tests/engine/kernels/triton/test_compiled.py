@@ -17,6 +17,7 @@ from engine.gguf.formats import FORMATS
 from tests.engine.kernels.triton.compile_all import INEXACT
 
 TARGETS = (75, 80, 86, 89, 90, 100, 120)
+OF_ANY_FORMAT = 2 + 2 + 3 + 1 + 3  # quantise, norms, route, combine, other kinds of experts
 
 
 def compiled(root: Path, cache: Path, *args: str) -> list[dict[str, object]]:
@@ -60,7 +61,7 @@ def test_every_kernel_rounds_each_operation(root: Path, tmp_path: Path) -> None:
     args = ("--targets", "89", "--formats", "Q4_K", "--products", *products)
     found = compiled(root, tmp_path, *args)
     check(found)
-    assert len(found) == 6 + 4 + len(FORMATS)
+    assert len(found) == OF_ANY_FORMAT + 4 + len(FORMATS)
 
 
 @pytest.mark.marathon
@@ -69,4 +70,4 @@ def test_every_kernel_rounds_each_operation(root: Path, tmp_path: Path) -> None:
 def test_every_kernel_format_and_target(target: int, root: Path, tmp_path: Path) -> None:
     found = compiled(root, tmp_path, "--targets", str(target))
     check(found)
-    assert len(found) == 6 + 5 * len(FORMATS)
+    assert len(found) == OF_ANY_FORMAT + 5 * len(FORMATS)
