@@ -6,8 +6,7 @@
 // once: a vector of codes is loaded once for TOKENS tokens, four broadcast activations once for R tiles, and
 // the integer sums of a block stay in registers. Minima and offsets cost one 16-bit dot product per two sums
 // of activations.
-// The terms of block b go to partial sum b mod 8 as in decoding: R vectors per token and partial sum, in the
-// scratch, so that a block of 256 walks through an eighth of them.
+// The terms of block b go to partial sum b mod 8 as in decoding: vectors [8][tokens][R] in the scratch.
 #pragma once
 
 #include "rows_blocks.h"
@@ -46,14 +45,15 @@ STOKER_INLINE void add_words(I (&p)[R][N], const Tile* tiles, const Act* acts, i
   }
 }
 
+// The first terms find nothing in the sums.
 template <int N>
-STOKER_INLINE void add_terms(const F (&terms)[R][N], float* sums) {
+STOKER_INLINE void add_terms(const F (&terms)[R][N], float* sums, bool first) {
   STOKER_UNROLL
   for (int t = 0; t < N; ++t) {
     STOKER_UNROLL
     for (int r = 0; r < R; ++r) {
       float* sum = sums + (t * R + r) * W;
-      store(sum, load<F>(sum) + terms[r][t]);
+      store(sum, (first ? F{} : load<F>(sum)) + terms[r][t]);
     }
   }
 }
@@ -89,7 +89,7 @@ STOKER_INLINE void super_block(const Tile* tiles, const Act* acts, int64_t block
       if constexpr (S.mins) terms[r][t] = terms[r][t] - (load<F>(tiles[r].dmin) * dx) * to_float(c);
     }
   }
-  add_terms<N>(terms, sums);
+  add_terms<N>(terms, sums, block < BLOCK_LANES);
 }
 
 // `live` term blocks of 32: eight, or fewer at the end of a row. They share no scale, so the codes' offset
@@ -142,7 +142,7 @@ STOKER_INLINE void small_blocks(const Tile* tiles, const Act* acts, int64_t unit
         }
       }
     }
-    add_terms<N>(terms, sums + b * step);
+    add_terms<N>(terms, sums + b * step, unit == 0);
   }
 }
 
@@ -190,7 +190,8 @@ static void rows_tiled(const RowsJob& job) {
   float* sums = reinterpret_cast<float*>(job.scratch);  // [8][tokens][R][W]
   Tile tiles[R];
   for (int64_t row = job.row0; row < job.row1; row += R * W) {
-    std::memset(sums, 0, static_cast<size_t>(job.tokens) * BLOCK_LANES * R * W * sizeof(float));
+    for (int64_t lane = blocks; lane < BLOCK_LANES; ++lane)  // of a short row
+      std::memset(sums + lane * job.tokens * R * W, 0, static_cast<size_t>(job.tokens) * R * W * sizeof(float));
     for (int64_t done = 0, unit = 0; done < blocks; done += per_unit, ++unit) {
       const int64_t live = blocks - done < per_unit ? blocks - done : per_unit;
       for (int r = 0; r < R; ++r) {
