@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -19,7 +20,7 @@ class Guarded {
   explicit Guarded(int64_t n) : n_(n) {
     const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
     const size_t bytes = static_cast<size_t>(n) * sizeof(T);
-    const size_t usable = (bytes + page - 1) / page * page;
+    const size_t usable = (std::max<size_t>(bytes, 1) + page - 1) / page * page;
     mapped_ = page + usable + page;
     void* p = mmap(nullptr, mapped_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     base_ = static_cast<uint8_t*>(p);
