@@ -2,7 +2,7 @@
 //
 // A tile is W rows times 256 columns, unpacked once (rows_unpack.h) and then used for every token. A vector
 // lane is a row, so nothing has to be reduced across lanes. Unpacking knows the format; multiplying knows
-// only its Shape, so 25 formats share a few multiply loops. R tiles and up to TOKENS tokens are multiplied at
+// only its Shape, so 24 formats share a few multiply loops. R tiles and up to TOKENS tokens are multiplied at
 // once: a vector of codes is loaded once for TOKENS tokens, four broadcast activations once for R tiles, and
 // the integer sums of a block stay in registers. Minima and offsets cost one 16-bit dot product per two sums
 // of activations.
