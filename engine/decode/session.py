@@ -15,6 +15,9 @@ FIRST_STRIDE = 256  # prompt tokens of the first step, before its speed is known
 # What a step over the prompt should not exceed. Shorter steps would hear a click sooner, but small
 # chunks use every expert for few tokens: 128 instead of 512 cost a third of the speed.
 STEP_SECONDS = 3.0
+# But no step gets shorter than this, however slow the machine: of fewer tokens hardly two share an
+# expert, so a prompt would be read as slowly as an answer is written.
+LEAST_STRIDE = 32
 # What is before the last tokens of a prompt can be gone back to: the next prompt mostly begins with
 # this one, but for the few tokens by which a template opens the answer and, perhaps, its thoughts.
 PROMPT_TAIL = 8
@@ -58,8 +61,8 @@ class Session:
         """Read what the timeline lacks of `prompt`, a chunk a step; yields after each step. In the
         end `logits` is that of the last token.
 
-        Chunks shrink while a step takes longer than STEP_SECONDS: between two steps a request can
-        be cancelled and the budget changed. Their size changes no bit.
+        Chunks shrink while a step takes longer than STEP_SECONDS, down to LEAST_STRIDE: between two
+        steps a request can be cancelled and the budget changed. Their size changes no bit.
         """
         state = self.model.state
         tail = len(prompt) - PROMPT_TAIL
@@ -77,7 +80,7 @@ class Session:
                 state.keep(tail)
             if len(chunk) == self._stride:
                 if spent > STEP_SECONDS:
-                    self._stride = max(self._stride // 2, 1)
+                    self._stride = max(self._stride // 2, min(LEAST_STRIDE, self.model.chunk))
                 elif spent < STEP_SECONDS / 3:
                     self._stride = min(self._stride * 2, self.model.chunk)
             yield
