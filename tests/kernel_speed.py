@@ -12,7 +12,6 @@ do at most is printed by `peak`, a CMake target of `tests/engine/kernels/native`
 from __future__ import annotations
 
 import argparse
-import mmap
 import time
 
 import numpy as np
@@ -20,23 +19,11 @@ from numpy.typing import NDArray
 
 from engine.gguf.formats import FORMATS, Format
 from engine.kernels.table import Kernels, Matrix
+from engine.tiers.arena import make_slots
 from tests.peer_speed import probe
 
 ROWS, COLS, TOKENS = 768, 2048, 32
-HUGE = 2 << 20
 BYTES = 192 << 20
-
-
-def huge_pages(size: int) -> NDArray[np.uint8]:
-    """[size] bytes 0x33: finite scales in every format."""
-    memory = mmap.mmap(-1, size + HUGE)
-    if hasattr(mmap, "MADV_HUGEPAGE"):
-        memory.madvise(mmap.MADV_HUGEPAGE)
-    data = np.frombuffer(memory, np.uint8)
-    first = -data.ctypes.data % HUGE
-    data = data[first : first + size]
-    data[:] = 0x33
-    return data
 
 
 def seconds(kernels: Kernels, matrices: list[Matrix], tokens: int) -> float:
@@ -73,7 +60,8 @@ def main() -> None:
     args = parser.parse_args()
     kernels = Kernels(args.threads, args.isa)
     named = {f.name: f for f in FORMATS.values()}
-    data = huge_pages(BYTES)
+    data = np.frombuffer(make_slots(BYTES, 1)[0].view(0, BYTES), np.uint8)
+    data[:] = 0x33  # finite scales in every format
     print(f"{kernels.engine.isa}, {args.threads} threads\n")
     print(f"| format | 1 token, GB/s | reader, GB/s | {TOKENS} tokens, G/s |\n|{' --- |' * 4}")
     for name in args.formats.split(","):

@@ -133,6 +133,21 @@ def test_rope(
         assert_same_bits(out, want)
 
 
+def logits_of(kind: str, n: int, count: int, rng: np.random.Generator) -> NDArray[np.float32]:
+    """[n, count] of a router."""
+    logits = normal(rng, n, count)
+    if kind == "ties":
+        logits = np.round(logits)
+    elif kind == "spread":
+        logits *= np.float32(60)
+    elif kind == "nan":
+        logits[0, rng.integers(0, count)] = np.nan
+    elif kind == "infinite":
+        logits[0] = rng.choice(np.array([-np.inf, -np.inf, 0, np.inf], np.float32), count)
+        logits[-1] = rng.choice(np.array([-np.inf, 0], np.float32), count)
+    return logits
+
+
 @settings(max_examples=80, deadline=None)
 @given(
     n=st.integers(1, 5),
@@ -143,14 +158,7 @@ def test_rope(
 )
 def test_route(n: int, count: int, used: int, kind: str, seed: int) -> None:
     used = min(used, count)
-    rng = np.random.default_rng(seed)
-    logits = normal(rng, n, count)
-    if kind == "ties":
-        logits = np.round(logits)
-    elif kind == "spread":
-        logits *= np.float32(60)
-    elif kind == "nan":
-        logits[0, rng.integers(0, count)] = np.nan
+    logits = logits_of(kind, n, count, np.random.default_rng(seed))
     want_ids, want = reference.route(logits, used)
     if kind != "nan":
         p = np.exp(logits - logits.max(axis=1, keepdims=True).astype(np.float64))

@@ -13,24 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from engine.gguf.formats import BF16, F16, IQ2_XXS, MXFP4, Q4_0, Q4_K, Q5_K, Q6_K, Q8_0, Format
+from engine.gguf.formats import IQ2_XXS, MXFP4, Q8_0, Format
 from engine.kernels import reference
 from engine.kernels.table import ACTIVATIONS, activation_number
 from engine.kernels.triton import launch
 from engine.kernels.triton.glu import glu
-from tests.engine.kernels import test_gates
+from tests.engine.kernels import test_gates, test_ops
 from tests.engine.kernels.blocks import ACTIVATION_KINDS, assert_same_bits, random_activations
 from tests.engine.kernels.test_ops import make_experts
 from tests.engine.kernels.triton.test_ops import normal, seeds, tensor
 
-FORMAT_TRIPLES = (
-    (Q4_K, Q4_K, Q6_K),
-    (Q8_0, Q8_0, Q8_0),
-    (Q4_K, Q8_0, Q4_0),
-    (F16, BF16, Q5_K),
-    (Q6_K, Q6_K, F16),
-    (IQ2_XXS, IQ2_XXS, MXFP4),
-)
+FORMAT_TRIPLES = (*test_ops.FORMAT_TRIPLES, (IQ2_XXS, IQ2_XXS, MXFP4))
 Formats = tuple[Format, Format, Format]
 
 

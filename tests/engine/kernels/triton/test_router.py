@@ -12,6 +12,7 @@ from engine.kernels import reference
 from engine.kernels.router import SOFTMAX, Router
 from engine.kernels.triton import launch
 from tests.engine.kernels.blocks import assert_same_bits
+from tests.engine.kernels.test_ops import logits_of
 from tests.engine.kernels.test_router import Floats, routers
 from tests.engine.kernels.triton.test_ops import normal, seeds, tensor
 
@@ -35,17 +36,7 @@ def check(router: Router, logits: Floats, used: int) -> None:
     seed=seeds,
 )
 def test_softmax(n: int, count: int, used: int, kind: str, seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    logits = normal(rng, n, count)
-    if kind == "ties":
-        logits = np.round(logits)
-    elif kind == "spread":
-        logits *= np.float32(60)
-    elif kind == "nan":
-        logits[0, rng.integers(0, count)] = np.nan
-    elif kind == "infinite":
-        logits[0] = rng.choice(np.array([-np.inf, -np.inf, 0, np.inf], np.float32), count)
-        logits[-1] = rng.choice(np.array([-np.inf, 0], np.float32), count)
+    logits = logits_of(kind, n, count, np.random.default_rng(seed))
     check(SOFTMAX, logits, min(used, count))
 
 
